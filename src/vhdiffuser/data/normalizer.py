@@ -1,0 +1,64 @@
+"""Limits normaliser: fitted once on the training data, and carried by every model after that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from vhdiffuser.errors import DataError
+from vhdiffuser.types import FloatArray
+
+
+@dataclass(frozen=True)
+class Normalizer:
+    """Maps [low, high] to [-1, 1], dimension by dimension. A constant dimension maps to 0."""
+
+    low: FloatArray
+    """(d,) smallest value seen."""
+    high: FloatArray
+    """(d,) largest value seen."""
+
+    def __post_init__(self) -> None:
+        if self.low.ndim != 1 or self.low.shape != self.high.shape:
+            raise DataError(f"normaliser limits must be two equal vectors, got {self.low.shape}, {self.high.shape}.")
+        if not (np.isfinite(self.low).all() and np.isfinite(self.high).all() and (self.low <= self.high).all()):
+            raise DataError("normaliser limits must be finite with low <= high.")
+
+    @classmethod
+    def fit(cls, values: FloatArray) -> Normalizer:
+        """Limits of (N, d) values."""
+        return cls(values.min(axis=0).astype(np.float32), values.max(axis=0).astype(np.float32))
+
+    @property
+    def center(self) -> FloatArray:
+        """(d,) value that maps to 0."""
+        return (self.high + self.low) / 2
+
+    @property
+    def scale(self) -> FloatArray:
+        """(d,) units per normalised unit; 1 where the data is constant, so that it maps to 0 and back."""
+        half = (self.high - self.low) / 2
+        return np.where(half > 0, half, np.float32(1.0))
+
+    def normalize(self, values: FloatArray) -> FloatArray:
+        """Units -> [-1, 1]; (..., d)."""
+        return ((values - self.center) / self.scale).astype(np.float32)
+
+    def unnormalize(self, values: FloatArray) -> FloatArray:
+        """[-1, 1] -> units; (..., d)."""
+        return (values * self.scale + self.center).astype(np.float32)
+
+    def select(self, dims: tuple[int, ...]) -> Normalizer:
+        """The normaliser of some of the dimensions."""
+        return Normalizer(self.low[list(dims)], self.high[list(dims)])
+
+    def to_json(self) -> dict[str, Any]:
+        """A dict that JSON can hold, exact for float32."""
+        return {"low": self.low.tolist(), "high": self.high.tolist()}
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Normalizer:
+        """The inverse of `to_json`."""
+        return cls(np.asarray(value["low"], np.float32), np.asarray(value["high"], np.float32))

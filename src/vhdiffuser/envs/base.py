@@ -1,0 +1,42 @@
+"""The one interface behind which every simulator stands."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+
+from vhdiffuser.types import EnvSpec, FloatArray, Instance
+
+
+class PlanningEnv(ABC):
+    """A simulator that can be put at a start, stepped, and read.
+
+    It knows nothing of plans. Success is judged by `vhdiffuser.envs.success.reached` from the
+    observation it returns, never by the simulator's own reward.
+    """
+
+    spec: EnvSpec
+
+    @abstractmethod
+    def reset(self, instance: Instance) -> FloatArray:
+        """Stand at the instance's start (really there before the clock starts); first observation (o,)."""
+
+    @abstractmethod
+    def step(self, action: FloatArray) -> FloatArray:
+        """Apply one action (m,) for one control step; next observation (o,)."""
+
+    @abstractmethod
+    def sample_instance(self, rng: np.random.Generator, distribution: str = "reset") -> Instance:
+        """A random start and goal in free space, independent of any data.
+
+        `reset` is the environment's own reset distribution; `uniform` is uniform over free space.
+        """
+
+    @abstractmethod
+    def check(self, instance: Instance) -> None:
+        """Raise `VhdError` if start or goal has the wrong shape, is not finite or lies outside free space."""
+
+    @abstractmethod
+    def render(self, width: int = 480, height: int = 480) -> np.ndarray:
+        """(height, width, 3) uint8 picture of the present moment, without a screen."""

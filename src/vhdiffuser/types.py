@@ -1,0 +1,229 @@
+"""The values that rooms hand to each other: frozen, and checked where they are made."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from vhdiffuser.errors import DataError
+
+FloatArray = np.ndarray
+IntArray = np.ndarray
+
+
+@dataclass(frozen=True)
+class EnvSpec:
+    """What the planner must know of an environment. Table I of the paper, and what it leaves open.
+
+    A *planning state* is a selection of the observation; *goal dimensions* are a selection of the
+    planning state. An environment made from a user's own data has a spec and no simulator.
+    """
+
+    name: str
+    """Name in the registry, e.g. `maze2d-large`."""
+    family: str
+    """`maze2d`, `antmaze`, `cube`, or `own` for a user's data."""
+    observation_dim: int
+    """Numbers in one observation."""
+    action_dim: int
+    """Numbers in one action (0 where a user's data has none)."""
+    state_dims: tuple[int, ...]
+    """Observation dimensions that form the planning state."""
+    state_names: tuple[str, ...]
+    """Names of the planning state's dimensions, with units where there are any."""
+    goal_dims: tuple[int, ...]
+    """Planning-state dimensions on which success is judged."""
+    velocity_dims: tuple[int, ...] | None
+    """For every goal dimension, the planning-state dimension of its velocity, if the state has them."""
+    control_dt: float
+    """Seconds between two control steps."""
+    epsilon: float
+    """Goal tolerance: infinity norm on the normalised goal dimensions (Table I)."""
+    horizons: tuple[int, int, int]
+    """H1, H2, H3 of the fixed-horizon baselines (Table I)."""
+    T_max: int
+    """Longest plan, in states; distances are truncated here."""
+    L_min: int
+    """Shortest plan, in states."""
+    controller: str
+    """Low-level controller: `pd` or `inverse_dynamics`."""
+    step_budget: int
+    """Control steps after which replan-on-deviation gives up."""
+    transitions: int
+    """Transitions of the official dataset, and of a full build."""
+    instances: str
+    """How random start/goal instances are drawn, in words."""
+
+    def __post_init__(self) -> None:
+        if len(self.state_names) != len(self.state_dims):
+            raise DataError(f"{self.name}: {len(self.state_dims)} state dimensions but {len(self.state_names)} names.")
+        if self.state_dims and not 0 <= min(self.state_dims) <= max(self.state_dims) < self.observation_dim:
+            raise DataError(f"{self.name}: state dimensions {self.state_dims} outside 0..{self.observation_dim - 1}.")
+        if not self.goal_dims or not 0 <= min(self.goal_dims) <= max(self.goal_dims) < len(self.state_dims):
+            raise DataError(f"{self.name}: goal dimensions {self.goal_dims} outside 0..{len(self.state_dims) - 1}.")
+        if not 2 <= self.L_min <= self.T_max:
+            raise DataError(f"{self.name}: needs 2 <= L_min <= T_max, got {self.L_min} and {self.T_max}.")
+
+    @property
+    def state_dim(self) -> int:
+        """d: numbers in a planning state."""
+        return len(self.state_dims)
+
+    @property
+    def goal_dim(self) -> int:
+        """Numbers in a goal."""
+        return len(self.goal_dims)
+
+    def planning_state(self, observation: FloatArray) -> FloatArray:
+        """(..., observation_dim) -> (..., d)."""
+        return observation[..., list(self.state_dims)]
+
+    def goal_of(self, state: FloatArray) -> FloatArray:
+        """(..., d) -> (..., goal_dim)."""
+        return state[..., list(self.goal_dims)]
+
+    def to_json(self) -> dict[str, Any]:
+        """A dict that JSON can hold."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> EnvSpec:
+        """The inverse of `to_json`."""
+        return cls(**{key: tuple(item) if isinstance(item, list) else item for key, item in value.items()})
+
+
+@dataclass(frozen=True)
+class Episodes:
+    """Episodes laid end to end. An episode of T states has T-1 actions and T-1 transitions.
+
+    `actions` is kept as long as `observations` so that one index serves both; the row at an
+    episode's last state belongs to no transition, is zero, and is never used.
+    """
+
+    observations: FloatArray
+    """(N, observation_dim) float32."""
+    actions: FloatArray
+    """(N, action_dim) float32; row t leads from state t to state t+1."""
+    ends: IntArray
+    """(E,) int64: index one past the last state of each episode, increasing, ends[-1] == N."""
+
+    def __post_init__(self) -> None:
+        states, actions, ends = self.observations, self.actions, self.ends
+        if states.ndim != 2 or actions.ndim != 2 or ends.ndim != 1:
+            raise DataError(
+                f"episodes need 2-D observations and actions and 1-D ends, got shapes "
+                f"{states.shape}, {actions.shape}, {ends.shape}."
+            )
+        if len(actions) != len(states):
+            raise DataError(f"lengths disagree: {len(states)} observations and {len(actions)} actions.")
+        if len(ends) == 0 or len(states) == 0:
+            raise DataError("no episodes: the data is empty.")
+        lengths = np.diff(ends, prepend=0)
+        if lengths.min() < 2:
+            raise DataError(
+                f"episode {int(lengths.argmin())} has {int(lengths.min())} state(s); each needs at least 2 "
+                "(one transition). Drop it or join it to its neighbour."
+            )
+        if ends[-1] != len(states):
+            raise DataError(f"the last episode ends at {int(ends[-1])} but there are {len(states)} observations.")
+        for field, values in (("observations", states), ("actions", actions)):
+            bad = ~np.isfinite(values).all(axis=1)
+            if bad.any():
+                raise DataError(
+                    f"{field} row {int(bad.argmax())} holds NaN or infinity ({int(bad.sum())} such rows). "
+                    "Remove or repair those episodes."
+                )
+
+    @classmethod
+    def from_parts(cls, parts: list[tuple[FloatArray, FloatArray]]) -> Episodes:
+        """Join (T states, T-1 actions) episodes."""
+        for number, (states, actions) in enumerate(parts):
+            if len(actions) != len(states) - 1:
+                raise DataError(
+                    f"episode {number}: {len(states)} states need {len(states) - 1} actions, got {len(actions)}."
+                )
+        if not parts:
+            raise DataError("no episodes: the data is empty.")
+        blank = np.zeros((1, parts[0][1].shape[1]), np.float32)
+        return cls(
+            observations=np.concatenate([states for states, _ in parts]).astype(np.float32, copy=False),
+            actions=np.concatenate([row for _, actions in parts for row in (actions, blank)]).astype(
+                np.float32, copy=False
+            ),
+            ends=np.cumsum([len(states) for states, _ in parts], dtype=np.int64),
+        )
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+    @property
+    def transitions(self) -> int:
+        """Number of (s, a, s') in all episodes."""
+        return len(self.observations) - len(self.ends)
+
+    @property
+    def starts(self) -> IntArray:
+        """(E,) index of the first state of each episode."""
+        return np.concatenate([[0], self.ends[:-1]]).astype(np.int64)
+
+    def episode(self, number: int) -> tuple[FloatArray, FloatArray]:
+        """(T, observation_dim) states and (T-1, action_dim) actions of one episode."""
+        begin, end = int(self.starts[number]), int(self.ends[number])
+        return self.observations[begin:end], self.actions[begin : end - 1]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A planned trajectory at the control rate: L states, L-1 control steps, in the environment's units."""
+
+    states: FloatArray
+    """(L, d); states[0] is the start, the goal dimensions of states[-1] are the goal."""
+    goal: FloatArray
+    """(goal_dim,)."""
+    denoising: FloatArray | None = None
+    """(reverse steps + 1, knots, d) when the reverse process was asked to be kept."""
+
+    def __post_init__(self) -> None:
+        if self.states.ndim != 2 or len(self.states) < 2:
+            raise ValueError(f"a plan needs (L >= 2, d) states, got shape {self.states.shape}.")
+
+    @property
+    def length(self) -> int:
+        """L: number of states; L-1 control steps."""
+        return len(self.states)
+
+
+@dataclass(frozen=True)
+class Instance:
+    """One test case: where to start and where to go. `seed` fixes what the start state leaves open."""
+
+    start: FloatArray
+    """(d,) planning state."""
+    goal: FloatArray
+    """(goal_dim,)."""
+    seed: int
+    """Seed of the simulator's reset (for example of the ant's joints)."""
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """What an execution did, until its first hit, its end or its budget."""
+
+    observations: FloatArray
+    """(steps + 1, observation_dim)."""
+    success: bool
+    """Whether the last state lies within epsilon of the goal."""
+    plans: tuple[tuple[int, Plan], ...]
+    """(control step at which it was made, plan); the first at step 0."""
+
+    @property
+    def steps(self) -> int:
+        """Control actions issued: the paper's executed steps."""
+        return len(self.observations) - 1
+
+    @property
+    def replans(self) -> int:
+        """Plans made after the first."""
+        return len(self.plans) - 1
