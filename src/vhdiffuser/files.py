@@ -13,7 +13,6 @@ from pathlib import Path
 
 from vhdiffuser.errors import DataError
 
-
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO)
 
 

@@ -91,7 +91,8 @@ class EnvSpec:
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> EnvSpec:
         """The inverse of `to_json`."""
-        return cls(**{key: tuple(item) if isinstance(item, list) else item for key, item in value.items()})
+        fields: dict[str, Any] = {k: tuple(item) if isinstance(item, list) else item for k, item in value.items()}
+        return cls(**fields)
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,10 @@
 """Train the directional ant walker with SAC (stable-baselines3, extra `[walker]`).
 
 The recipe is OGBench's for its data-collecting ant: the reward is the displacement along a random
-unit direction that changes every 100 steps; actor and critics 256 x 256, learning rate 1e-4,
-batch 256. We step several ants at once and make `updates_per_step` gradient updates per step:
-simulation is cheap here and gradient updates are not.
+unit direction that changes every 100 steps; actor and critics 256 x 256, batch 256. Ours differs
+where two cores make it worth it: several ants step at once with `updates_per_step` gradient updates
+per step (simulation is cheap, updates are not), the learning rate is 3e-4 and not 1e-4, and the
+entropy coefficient starts near where it ends.
 """
 
 from __future__ import annotations
@@ -58,15 +59,14 @@ def judge_walker(walker: Walker, walks: int = 16, steps: int = 200, seed: int = 
         angle = 2 * np.pi * walk / walks
         direction = np.array([np.cos(angle), np.sin(angle)])
         start = env.unwrapped.data.qpos[:2].copy()
-        for step in range(steps):
-            action = walker(observation[:PROPRIOCEPTION], direction)
-            observation, _, terminated, _, _ = env.step(action)
-            if terminated:
-                falls += 1
-                break
+        walked, terminated = 0, False
+        while walked < steps and not terminated:
+            observation, _, terminated, _, _ = env.step(walker(observation[:PROPRIOCEPTION], direction))
+            walked += 1
+        falls += terminated
         moved = env.unwrapped.data.qpos[:2] - start
-        along.append(float(moved @ direction) / (step + 1))
-        aside.append(abs(float(moved @ np.array([-direction[1], direction[0]]))) / (step + 1))
+        along.append(float(moved @ direction) / walked)
+        aside.append(abs(float(moved @ np.array([-direction[1], direction[0]]))) / walked)
     return {
         "speed_along": float(np.mean(along)),
         "slowest_along": float(np.min(along)),
@@ -94,7 +94,7 @@ def train_walker(config: WalkerConfig, folder: Path, report: Callable[[dict[str,
     model = SAC(
         "MlpPolicy",
         DummyVecEnv([make_directional_ant] * config.ants),
-        learning_rate=1e-4,
+        learning_rate=3e-4,
         batch_size=256,
         buffer_size=config.steps,
         learning_starts=10_000,
@@ -102,6 +102,9 @@ def train_walker(config: WalkerConfig, folder: Path, report: Callable[[dict[str,
         gradient_steps=int(8 * config.ants * config.updates_per_step),
         tau=0.005,
         gamma=0.99,
+        # Rewards are metres per step, about 0.1: from the usual first coefficient of 1 the entropy term
+        # would drown them for the first 70,000 updates.
+        ent_coef="auto_0.01",
         target_entropy=-0.5 * 8,
         policy_kwargs={"net_arch": [256, 256], "optimizer_kwargs": {"fused": True}},
         seed=config.seed,

@@ -75,7 +75,7 @@ SPECS: dict[str, EnvSpec] = {
             controller="inverse_dynamics",
             step_budget=400,
             transitions=1_000_000,
-            instances="effector start and goal uniform in the arm's sampling box; the start is reached before the clock",
+            instances="effector start and goal uniform in the workspace; the start is reached before the clock starts",
         ),
     )
 }
