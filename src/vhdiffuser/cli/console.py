@@ -1,0 +1,38 @@
+"""What every command prints with: progress on stderr, results on stdout."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+out = Console(highlight=False, soft_wrap=True)
+err = Console(stderr=True, highlight=False)
+
+
+def print_json(value: Any) -> None:
+    """One JSON value on stdout, for machines."""
+    print(json.dumps(value, indent=2))
+
+
+@contextmanager
+def progress_bar(title: str, unit: str, quiet: bool = False) -> Iterator[Callable[..., None]]:
+    """A bar with the time left: call with (done, total), and `note=` for a text beside it."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=16),
+        TextColumn("{task.completed:,.0f}/{task.fields[of]} " + unit),
+        TimeRemainingColumn(elapsed_when_finished=True),
+        TextColumn("{task.fields[note]}"),
+    )
+    with Progress(*columns, console=err, disable=quiet, transient=False) as bar:
+        task = bar.add_task(title, total=None, note="", of="?")
+
+        def advance(done: float, total: float, note: str = "") -> None:
+            bar.update(task, completed=done, total=total or None, note=note, of=f"{total:,.0f}" if total else "?")
+
+        yield advance

@@ -1,0 +1,271 @@
+"""`vhd data get | info | import | draw | walker`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from vhdiffuser.cli.console import err, out, print_json, progress_bar
+from vhdiffuser.data.store import (
+    Dataset,
+    dataset_path,
+    load_dataset,
+    save_dataset,
+    summary,
+)
+from vhdiffuser.data.walker_training import WalkerConfig
+from vhdiffuser.envs.registry import get_spec
+from vhdiffuser.errors import DataError
+from vhdiffuser.files import home
+
+Positional = tyro.conf.Positional
+Name = Annotated[str, tyro.conf.arg(metavar="ENV")]
+
+
+@dataclass(frozen=True)
+class Get:
+    """Get an environment's dataset into the cache.
+
+    `auto` tries the official file and falls back to a regeneration; `build` regenerates on all cores,
+    shows the time left, and goes on where it stopped. Examples:
+
+        vhd data get maze2d-umaze
+        vhd data get antmaze-medium --source build --size 100000
+    """
+
+    env: Positional[Name]
+    """Environment: see `vhd envs`."""
+    source: Literal["auto", "official", "build"] = "auto"
+    """Where to take it from."""
+    size: int | None = None
+    """Transitions to build (default: as many as the official set has)."""
+    seed: int | None = None
+    """Seed of a build (default 0): same seed and size, same bytes, whatever the number of workers."""
+    workers: int | None = None
+    """Processes that build (default: one per core)."""
+    timeout: float = 20.0
+    """Seconds without an answer after which a server is given up."""
+    replace: bool = False
+    """Replace a dataset that is already there."""
+    quiet: bool = False
+    """No progress bar."""
+
+    def run(self) -> None:
+        """Get, save, say what was got."""
+        from vhdiffuser.data.build import BuildConfig, build, forget_chunks
+
+        spec = get_spec(self.env)
+        if dataset_path(spec.name).exists() and not self.replace:
+            present = load_dataset(spec.name)
+            self._require_same(present)
+            out.print(f"already here: {_line(present)}")
+            return
+        dataset = None
+        if self.source == "official" or (self.source == "auto" and self.size is None and self.seed is None):
+            dataset = self._official()
+        if dataset is None:
+            config = BuildConfig(self.size, self.seed or 0, self.workers)
+            with progress_bar(f"building {spec.name}", "transitions", self.quiet) as progress:
+                dataset = build(spec, config, progress)
+        save_dataset(dataset)
+        forget_chunks(spec)
+        out.print(_line(dataset))
+
+    def _official(self) -> Dataset | None:
+        from vhdiffuser.data.official import get_official
+
+        try:
+            with progress_bar(f"downloading {self.env}", "bytes", self.quiet) as progress:
+                return get_official(
+                    get_spec(self.env), lambda file, done, total: progress(done, total, note=file), self.timeout
+                )
+        except DataError as error:
+            if self.source == "official":
+                raise DataError(f"{error}. Try again later, or use --source build.") from error
+            err.print(f"official data not available ({error}); building it instead.")
+            return None
+
+    def _require_same(self, present: Dataset) -> None:
+        """Explicit wishes that the present dataset does not meet are refused, not ignored."""
+        wishes = {
+            "source": None if self.source == "auto" else self.source,
+            "size": self.size,
+            "seed": self.seed,
+        }
+        has = {"source": present.source, **present.details}
+        unmet = [f"{key} {value}" for key, value in wishes.items() if value is not None and has.get(key) != value]
+        if unmet:
+            raise DataError(
+                f"the cache holds another {self.env} dataset ({_line(present)}), not one with {', '.join(unmet)}. "
+                "Pass --replace to replace it."
+            )
+
+
+@dataclass(frozen=True)
+class Info:
+    """Say what a dataset holds.
+
+    Example: vhd data info maze2d-umaze --json
+    """
+
+    env: Positional[Name]
+    """Environment, or the name of an imported dataset."""
+    json: bool = False
+    """Print one JSON object."""
+
+    def run(self) -> None:
+        """Print the summary."""
+        dataset = load_dataset(self.env)
+        facts = summary(dataset)
+        if self.json:
+            print_json(facts)
+            return
+        from rich.table import Table
+
+        out.print(_line(dataset))
+        table = Table()
+        for column in ("observation", "mean", "std", "min", "max"):
+            table.add_column(column, justify="right")
+        names = dict(zip(dataset.spec.state_dims, dataset.spec.state_names, strict=True))
+        for dim in range(dataset.spec.observation_dim):
+            row = (facts[f"observation_{key}"][dim] for key in ("mean", "std", "min", "max"))
+            table.add_row(f"{dim} {names.get(dim, '')}", *(f"{value:.4f}" for value in row))
+        out.print(table)
+        out.print(f"action std {[round(value, 4) for value in facts['action_std']]}")
+        out.print(f"fingerprint {facts['fingerprint']}")
+
+
+@dataclass(frozen=True)
+class Import:
+    """Import your own trajectories, or an official file that you have.
+
+    NAME is new for your own data, or an environment's name for its official file. FILE is .npz or
+    .hdf5 with `observations` (N, o), optionally `actions` (N, m), and `episode_ends` (or `terminals`/
+    `timeouts`); or `minari:DATASET_ID`. Examples:
+
+        vhd data import my-robot runs.npz --goal-dims 0 1
+        vhd data import maze2d-large maze2d-large-sparse-v1.hdf5
+    """
+
+    name: Positional[str]
+    """Name to keep it under."""
+    file: Positional[str]
+    """File to read, or minari:DATASET_ID."""
+    state_dims: tuple[int, ...] | None = None
+    """Observation dimensions to plan in (default: all)."""
+    goal_dims: tuple[int, ...] | None = None
+    """Of the planning state, the dimensions that a goal fixes (default: all)."""
+    velocity_dims: tuple[int, ...] | None = None
+    """Of the planning state, the velocity of each goal dimension, in units per second (default: none)."""
+    control_dt: float = 1.0
+    """Seconds between two rows."""
+    t_max: int | None = None
+    """Longest plan in states (default: the longest episode, 256 at most)."""
+    l_min: int = 8
+    """Shortest plan in states."""
+    epsilon: float = 0.05
+    """Goal tolerance on the normalised goal dimensions."""
+    replace: bool = False
+    """Replace a dataset of that name."""
+
+    def run(self) -> None:
+        """Read, check, save."""
+        from vhdiffuser.data.importing import import_dataset
+
+        if dataset_path(self.name).exists() and not self.replace:
+            raise DataError(f"a dataset '{self.name}' is already here. Pass --replace, or choose another name.")
+        dataset = import_dataset(
+            self.name,
+            self.file,
+            state_dims=self.state_dims,
+            goal_dims=self.goal_dims,
+            velocity_dims=self.velocity_dims,
+            control_dt=self.control_dt,
+            T_max=self.t_max,
+            L_min=self.l_min,
+            epsilon=self.epsilon,
+        )
+        save_dataset(dataset)
+        out.print(_line(dataset))
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Draw trajectories of a dataset.
+
+    Example: vhd data draw maze2d-umaze --out umaze.png
+    """
+
+    env: Positional[Name]
+    """Environment, or the name of an imported dataset."""
+    out: Path = Path("data.png")
+    """Picture to write (.png, .svg or .pdf)."""
+    steps: int = 20_000
+    """States to draw."""
+
+    def run(self) -> None:
+        """Write the picture."""
+        from vhdiffuser.report.data_figures import draw_dataset
+
+        dataset = load_dataset(self.env)
+        draw_dataset(dataset.spec, dataset.episodes, self.out, self.steps)
+        out.print(f"wrote {self.out}")
+
+
+@dataclass(frozen=True)
+class WalkerCommand:
+    """Train the directional ant walker that builds antmaze data (extra `walker`; hours; resumable).
+
+    A trained walker ships with the package: you need this only to make another.
+    """
+
+    config: WalkerConfig = field(default_factory=WalkerConfig)
+    out: Path | None = None
+    """Folder to train in (default: the cache folder's `walker`)."""
+    quiet: bool = False
+    """No progress bar."""
+
+    def run(self) -> None:
+        """Train, and say where the actor is."""
+        from vhdiffuser.data.walker_training import train_walker
+
+        with progress_bar("training the walker", "steps", self.quiet) as progress:
+            path = train_walker(
+                self.config,
+                self.out or home() / "walker",
+                lambda entry: progress(
+                    entry["steps"],
+                    self.config.steps,
+                    note=f"{entry['speed_along']:.3f} m/step along, falls {entry['fall_share']:.0%}",
+                ),
+            )
+        out.print(f"actor: {path}")
+
+
+@dataclass(frozen=True)
+class Data:
+    """Get, build, import, look at and draw datasets."""
+
+    command: (
+        Annotated[Get, tyro.conf.subcommand("get")]
+        | Annotated[Info, tyro.conf.subcommand("info")]
+        | Annotated[Import, tyro.conf.subcommand("import")]
+        | Annotated[Draw, tyro.conf.subcommand("draw")]
+        | Annotated[WalkerCommand, tyro.conf.subcommand("walker")]
+    )
+
+    def run(self) -> None:
+        """Run the command chosen."""
+        self.command.run()
+
+
+def _line(dataset: Dataset) -> str:
+    episodes = dataset.episodes
+    made = " ".join(f"{key} {value}" for key, value in dataset.details.items() if key in ("seed", "file"))
+    return (
+        f"{dataset.spec.name}: {episodes.transitions:,} transitions in {len(episodes):,} episodes, "
+        f"source {dataset.source} {made}".rstrip()
+    )

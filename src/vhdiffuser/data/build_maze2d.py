@@ -1,0 +1,126 @@
+"""Regenerate D4RL's maze2d data: its noisy waypoint controller, in our copy of its maze.
+
+The ball is driven along the cells of a shortest path to a random cell by a PD law, with Gaussian
+noise of 0.5 on the clipped action; when it arrives, the next target is drawn and the stream goes on
+without a reset. Without the noise the data is a thin line through each corridor, and planners
+trained on it fail. A stream of `CHUNK` transitions is one episode: crops may span target changes.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from functools import lru_cache
+from math import hypot
+
+import numpy as np
+
+from vhdiffuser.envs.maze2d import EPISODE_STEPS, MAZES, MazePhysics, free_cells
+from vhdiffuser.types import FloatArray
+
+CHUNK = 50_000
+"""Transitions of one stream."""
+
+P_GAIN, D_GAIN = 10.0, -1.0
+ACTION_NOISE = 0.5
+WAYPOINT_JITTER = 0.2
+"""Waypoints lie up to this far below their cell, in each dimension; the target does not."""
+ARRIVED = 0.1
+"""A waypoint or target counts as reached within this distance (and this displacement per step)."""
+
+Cell = tuple[int, int]
+
+
+@lru_cache(maxsize=4096)
+def _next_cells(maze: str, target: Cell) -> dict[Cell, Cell]:
+    """For every free cell, the neighbour on a shortest path to `target`; ties go as D4RL's argmax lets them."""
+    free = {(int(r), int(c)) for r, c in free_cells(maze)}
+    distance = {target: 0}
+    queue = deque([target])
+    while queue:
+        cell = queue.popleft()
+        for other in _neighbours(cell):
+            if other in free and other not in distance:
+                distance[other] = distance[cell] + 1
+                queue.append(other)
+    step = {target: target}
+    for cell in free - {target}:
+        step[cell] = next(other for other in _neighbours(cell) if distance.get(other) == distance[cell] - 1)
+    return step
+
+
+def _neighbours(cell: Cell) -> list[Cell]:
+    r, c = cell
+    return [(r, c - 1), (r, c + 1), (r - 1, c), (r + 1, c)]
+
+
+def build_chunk(maze: str, transitions: int, rng: np.random.Generator) -> list[tuple[FloatArray, FloatArray]]:
+    """One episode: a stream of `transitions` + 1 states and `transitions` actions."""
+    states, actions, _ = stream(maze, transitions, rng)
+    return [(states, actions)]
+
+
+def stream(maze: str, transitions: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray, np.ndarray]:
+    """States, actions, and the steps at which the target was reached (or given up) and the next one drawn."""
+    limit = EPISODE_STEPS[maze]
+    cells = [(int(r), int(c)) for r, c in free_cells(maze)]
+    physics = MazePhysics(maze)
+    start = np.array(cells[rng.integers(len(cells))]) + rng.uniform(-0.1, 0.1, 2)
+    physics.set(np.concatenate([start, 0.1 * rng.standard_normal(2)]))
+
+    states = np.empty((transitions + 1, 4))
+    actions = np.empty((transitions, 2))
+    noise = ACTION_NOISE * rng.standard_normal((transitions, 2))
+    changes: list[int] = []
+    position, velocity = physics.position, physics.velocity
+    target: Cell | None = None
+    wanted = cells[rng.integers(len(cells))]
+    waypoints: list[tuple[float, float]] = []
+    reached = since = 0
+    last_x = last_y = 0.0
+    # Plain floats throughout: numpy on pairs of numbers would be ten times slower here.
+    for t in range(transitions):
+        x, y = position.tolist()
+        vx, vy = velocity.tolist()
+        states[t] = x, y, vx, vy
+        if wanted != target:
+            here = (round(x), round(y))
+            waypoints, reached, target = _waypoints(maze, here, wanted, rng), 0, wanted
+            last_x, last_y = here
+        moved = hypot(x - last_x, y - last_y)
+        arrived = hypot(x - target[0], y - target[1]) < ARRIVED and moved < ARRIVED
+        aim_x, aim_y = target if arrived else waypoints[reached]
+        push_x = min(max(P_GAIN * (aim_x - x) + D_GAIN * vx, -1.0), 1.0) + noise[t, 0]
+        push_y = min(max(P_GAIN * (aim_y - y) + D_GAIN * vy, -1.0), 1.0) + noise[t, 1]
+        action = (min(max(push_x, -1.0), 1.0), min(max(push_y, -1.0), 1.0))
+        if not arrived and moved < ARRIVED and hypot(x - aim_x, y - aim_y) < ARRIVED:
+            reached += 1
+        last_x, last_y = x, y
+        actions[t] = action
+        physics.step(action)
+        since += 1
+        if arrived or since > limit:
+            changes.append(t)
+            wanted, since = cells[rng.integers(len(cells))], 0
+    states[transitions] = *position.tolist(), *velocity.tolist()
+    return states.astype(np.float32), actions.astype(np.float32), np.array(changes)
+
+
+def _waypoints(maze: str, here: Cell, target: Cell, rng: np.random.Generator) -> list[tuple[float, float]]:
+    """Cells of a shortest path, each but the last moved by the jitter."""
+    step = _next_cells(maze, target)
+    here = here if here in step else _nearest_free(maze, here)
+    path: list[tuple[float, float]] = []
+    while not path or here != target:
+        here = step[here]
+        jitter = (0.0, 0.0) if here == target else (rng.uniform(0, WAYPOINT_JITTER), rng.uniform(0, WAYPOINT_JITTER))
+        path.append((here[0] - jitter[0], here[1] - jitter[1]))
+    return path
+
+
+def _nearest_free(maze: str, cell: Cell) -> Cell:
+    """The ball may stand where rounding names a wall; start from the free cell beside it."""
+    r, c = cell
+    return next(
+        (other for other in ((r + 1, c), (r, c + 1), (r + 1, c + 1)) if MAZES[maze][other[0]][other[1]] != "#"),
+        min(((int(a), int(b)) for a, b in free_cells(maze)), key=lambda o: hypot(o[0] - r, o[1] - c)),
+    )

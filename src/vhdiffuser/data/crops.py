@@ -1,0 +1,58 @@
+"""Random-length crops (Algorithm 1, lines 2 to 4): one tensor, index gathers, never across an episode's end.
+
+How a length at the control rate becomes knots. A plan of L states makes L-1 control steps. With
+temporal stride k its knots are k control steps apart *in the data, always exactly*: the network has
+no horizon input, so one spacing is all it can mean by "the next knot". L-1 is then not always a
+multiple of k, and K = round((L-1)/k) + 1 knots are taken, which span L-1 up to at most k/2 steps.
+At planning time the curve through the K knots is laid over exactly L-1 control steps
+(`vhdiffuser.diffusion.interpolation`), i.e. run k(K-1)/(L-1) times as fast as drawn: within 13 % of
+1 at L = 16 and 1 % at L = 256 for k = 4, and exactly 1 wherever k divides L-1. Rounding to the
+nearest keeps that factor unbiased. Stride 1 is the plain method: K = L.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from vhdiffuser.errors import DataError
+from vhdiffuser.types import IntArray
+
+
+def knot_count(length: int, stride: int) -> int:
+    """K: knots of a plan of `length` states, at least 2 (its start and its goal)."""
+    return max((2 * (length - 1) + stride) // (2 * stride), 1) + 1
+
+
+class Crops:
+    """The training states on one device, and the gathers that cut crops out of them."""
+
+    def __init__(self, states: np.ndarray, ends: IntArray, device: torch.device | str = "cpu") -> None:
+        """states: (N, d) normalised; ends: (E,) one past the last state of each episode."""
+        if len(ends) == 0 or ends[-1] != len(states):
+            raise DataError(f"the episodes must end where the {len(states)} states end, got ends {ends[-3:]}.")
+        begins = np.concatenate([[0], ends[:-1]])
+        self.states = torch.as_tensor(states, dtype=torch.float32, device=device)  # (N, d)
+        self.begins = torch.as_tensor(begins, dtype=torch.int64, device=device)  # (E,)
+        self.lengths = torch.as_tensor(np.asarray(ends) - begins, dtype=torch.int64, device=device)  # (E,)
+        self.longest = int((np.asarray(ends) - begins).max())
+
+    def draw(self, knots: int, stride: int, batch: int, generator: torch.Generator) -> torch.Tensor:
+        """(batch, knots, d): every `stride`-th state from a start that is uniform over all valid ones."""
+        starts = self.draw_starts((knots - 1) * stride + 1, batch, generator)  # (B,)
+        offsets = torch.arange(knots, device=starts.device) * stride  # (K,)
+        return self.states[starts[:, None] + offsets[None, :]]
+
+    def draw_starts(self, length: int, batch: int, generator: torch.Generator) -> torch.Tensor:
+        """(batch,) indices from which `length` consecutive states lie in one episode."""
+        valid = (self.lengths - (length - 1)).clamp(min=0)  # (E,) starts 0..T-L
+        upto = valid.cumsum(0)
+        total = int(upto[-1])
+        if total == 0:
+            raise DataError(
+                f"no episode has the {length} states of one crop; the longest has {self.longest}. "
+                "Train with a smaller T_max or horizon, or on longer episodes."
+            )
+        rank = torch.randint(total, (batch,), generator=generator, device=upto.device)
+        episode = torch.searchsorted(upto, rank, right=True)
+        return self.begins[episode] + rank - (upto - valid)[episode]

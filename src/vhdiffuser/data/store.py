@@ -1,0 +1,130 @@
+"""Datasets in the user's cache: one safetensors file each, whole or absent, with its own fingerprint."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from vhdiffuser.data.normalizer import Normalizer
+from vhdiffuser.envs.registry import SPECS
+from vhdiffuser.errors import DataError, UnknownNameError
+from vhdiffuser.files import atomic_path, home, require_space
+from vhdiffuser.types import EnvSpec, Episodes
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Episodes, the environment they come from, and where they came from."""
+
+    spec: EnvSpec
+    episodes: Episodes
+    source: str
+    """`official`, `build` or `import`."""
+    details: dict[str, Any] = field(default_factory=dict)
+    """Seed and size of a build; address and digest of a download; file of an import."""
+
+    def fingerprint(self) -> str:
+        """SHA-256 of the numbers: the same data has the same fingerprint, however it was obtained."""
+        digest = hashlib.sha256()
+        for array in (self.episodes.observations, self.episodes.actions, self.episodes.ends):
+            digest.update(repr((array.shape, str(array.dtype))).encode())
+            digest.update(np.ascontiguousarray(array).data)
+        return digest.hexdigest()
+
+    def states(self) -> np.ndarray:
+        """(N, d) planning states."""
+        return self.spec.planning_state(self.episodes.observations)
+
+    def normalizer(self) -> Normalizer:
+        """Limits of the planning state over this data."""
+        return Normalizer.fit(self.states())
+
+
+def dataset_path(name: str) -> Path:
+    """Where the dataset of that name is kept."""
+    return home() / "data" / name / "data.safetensors"
+
+
+def known_names() -> list[str]:
+    """Registered environments, then imported datasets."""
+    imported = sorted(path.parent.name for path in (home() / "data").glob("*/data.safetensors"))
+    return [*SPECS, *(name for name in imported if name not in SPECS)]
+
+
+def save_dataset(dataset: Dataset, path: Path | None = None) -> Path:
+    """Write a dataset atomically; a dataset already there is replaced only by a whole one."""
+    path = path or dataset_path(dataset.spec.name)
+    episodes = dataset.episodes
+    require_space(path.parent, episodes.observations.nbytes + episodes.actions.nbytes + (1 << 20))
+    text = json.dumps(
+        {
+            "spec": dataset.spec.to_json(),
+            "source": dataset.source,
+            "details": dataset.details,
+            "fingerprint": dataset.fingerprint(),
+        }
+    )
+    arrays = {"observations": episodes.observations, "actions": episodes.actions, "ends": episodes.ends}
+    with atomic_path(path) as temporary:
+        save_file({k: np.ascontiguousarray(v) for k, v in arrays.items()}, temporary, metadata={"vhdiffuser": text})
+    return path
+
+
+def load_dataset(name: str, path: Path | None = None) -> Dataset:
+    """Read a dataset and check it against its fingerprint."""
+    if path is None:
+        if name not in known_names():
+            raise UnknownNameError("environment or dataset", name, known_names())
+        path = dataset_path(name)
+    if not path.is_file():
+        raise DataError(f"no data for {name} yet ({path}). Get it with `vhd data get {name}`.")
+    mend = f"Get it again with `vhd data get {name} --replace` (or `vhd data import`)."
+    try:
+        with safe_open(path, "np") as file:
+            header = json.loads((file.metadata() or {})["vhdiffuser"])
+            arrays = {key: file.get_tensor(key) for key in ("observations", "actions", "ends")}
+    except (SafetensorError, OSError, KeyError, ValueError) as error:
+        raise DataError(f"{path}: damaged, or not a dataset of ours ({error}). {mend}") from error
+    dataset = Dataset(
+        # A registered environment is what this version says it is, whatever the data was saved with.
+        spec=SPECS.get(name) or EnvSpec.from_json(header["spec"]),
+        episodes=Episodes(**arrays),
+        source=header["source"],
+        details=header["details"],
+    )
+    if dataset.fingerprint() != header["fingerprint"]:
+        raise DataError(f"{path}: its numbers do not match its fingerprint; the file was changed or damaged. {mend}")
+    return dataset
+
+
+def summary(dataset: Dataset) -> dict[str, Any]:
+    """What `vhd data info --json` prints."""
+    episodes = dataset.episodes
+    observations = episodes.observations
+    lengths = np.diff(episodes.ends, prepend=0)
+    moves = np.ones(len(observations), bool)
+    moves[episodes.ends - 1] = False  # the last state of an episode has no action
+    actions = episodes.actions[moves]
+    return {
+        "name": dataset.spec.name,
+        "source": dataset.source,
+        "transitions": episodes.transitions,
+        "episodes": len(episodes),
+        "episode_states_min": int(lengths.min()),
+        "episode_states_max": int(lengths.max()),
+        "observation_mean": observations.mean(axis=0, dtype=np.float64).round(6).tolist(),
+        "observation_std": observations.std(axis=0, dtype=np.float64).round(6).tolist(),
+        "observation_min": observations.min(axis=0).tolist(),
+        "observation_max": observations.max(axis=0).tolist(),
+        "action_std": actions.std(axis=0, dtype=np.float64).round(6).tolist(),
+        "planning_state": list(dataset.spec.state_names),
+        "fingerprint": dataset.fingerprint(),
+        "details": dataset.details,
+    }

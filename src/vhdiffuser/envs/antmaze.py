@@ -1,0 +1,197 @@
+"""OGBench's antmaze-medium behind the planning interface: an ant of eight joints in a maze of 4 m cells.
+
+An observation is MuJoCo's qpos and qvel: xy, height, quaternion, 8 joints (15 numbers), then the 14
+velocities. Rows of the maze are y, columns are x: cell (i, j) is centred at (4 j - 4, 4 i - 4).
+Physics, body reset, noise and tasks are OGBench's; its global random numbers are not used.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import mujoco
+import numpy as np
+from ogbench.locomaze.maze import make_maze_env
+
+from vhdiffuser.envs.base import PlanningEnv
+from vhdiffuser.envs.offscreen import Offscreen
+from vhdiffuser.envs.registry import get_spec
+from vhdiffuser.errors import UnknownNameError, VhdError
+from vhdiffuser.types import EnvSpec, FloatArray, Instance
+
+CELL = 4.0
+"""Side of a maze cell in metres."""
+NOISE = 1.0
+"""Starts and goals lie this far from a cell's centre at most, in x and in y."""
+CLEARANCE = 1.0
+"""Distance from the walls of `uniform` instances: what OGBench's noise leaves in a corridor. The legs reach as far."""
+TORSO_RADIUS = 0.25
+"""Radius of the ant's torso: no position nearer to a wall can be reached."""
+OGBENCH_TOLERANCE = 0.5
+"""OGBench calls a goal reached at this Euclidean distance in metres."""
+FRAME_SKIP = 5
+"""Physics steps of 0.02 s in one control step."""
+RESET_NOISE = 0.1
+"""Scale of the noise on the joints and velocities of a standing ant."""
+
+
+class AntPhysics:
+    """The simulation alone: set, step, read. Data generation runs on this."""
+
+    def __init__(self) -> None:
+        ogbench = make_maze_env("ant", "maze", maze_type="medium", terminate_at_goal=False)
+        Path(ogbench.fullpath).unlink(missing_ok=True)  # OGBench leaves its temporary XML behind
+        self.model, self.data = ogbench.model, ogbench.data
+        self.maze_map: np.ndarray = ogbench.maze_map
+        self.task_cells = [(task["init_ij"], task["goal_ij"]) for task in ogbench.task_infos]
+        self._standing = np.concatenate([ogbench.init_qpos, ogbench.init_qvel])
+        # Views into MuJoCo's memory: reading them costs nothing.
+        self.position, self.velocity, self.control = self.data.qpos, self.data.qvel, self.data.ctrl
+
+    def reset(self, xy: FloatArray, rng: np.random.Generator) -> None:
+        """Stand at `xy` with OGBench's noise on body and velocities, drawn in its order."""
+        nq, nv = self.model.nq, self.model.nv
+        mujoco.mj_resetData(self.model, self.data)
+        self.position[:] = self._standing[:nq] + rng.uniform(-RESET_NOISE, RESET_NOISE, nq)
+        self.velocity[:] = self._standing[nq:] + RESET_NOISE * rng.standard_normal(nv)
+        self.position[:2] = xy
+        mujoco.mj_forward(self.model, self.data)
+
+    def step(self, action: FloatArray) -> None:
+        """One control step of 0.1 s with torques in [-1, 1]^8."""
+        self.control[:] = action
+        mujoco.mj_step(self.model, self.data, nstep=FRAME_SKIP)
+
+    def observation(self) -> FloatArray:
+        """(29,) float64 copy of qpos and qvel."""
+        return np.concatenate([self.position, self.velocity])
+
+
+def cell_centre(cell: tuple[int, int] | np.ndarray) -> np.ndarray:
+    """(2,) xy of the centre of cell (i, j)."""
+    return np.array([cell[1] * CELL - CELL, cell[0] * CELL - CELL])
+
+
+def cell_of(xy: FloatArray) -> tuple[int, int]:
+    """(i, j) of the cell that holds a point."""
+    return int((xy[1] + 1.5 * CELL) / CELL), int((xy[0] + 1.5 * CELL) / CELL)
+
+
+def noisy_centre(cell: tuple[int, int] | np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """(2,) a point of the cell as OGBench draws starts and goals: the centre +- 1 in x and y."""
+    return cell_centre(cell) + rng.uniform(-NOISE, NOISE, 2)
+
+
+def wall_boxes(maze_map: np.ndarray) -> np.ndarray:
+    """(n, 4) walls as x_low, x_high, y_low, y_high."""
+    centres = np.array([cell_centre(cell) for cell in np.argwhere(maze_map == 1)])
+    x, y = centres.T
+    return np.stack([x - CELL / 2, x + CELL / 2, y - CELL / 2, y + CELL / 2], axis=1)
+
+
+class AntMazeEnv(PlanningEnv):
+    """The ant behind the planning interface.
+
+    Only the position in an instance's start is set: whatever else the planning state holds
+    (velocities, joints) comes from the body reset, which `instance.seed` fixes. Read it from the
+    observation that `reset` returns.
+    """
+
+    def __init__(self, spec: EnvSpec | None = None) -> None:
+        self.spec = spec or get_spec("antmaze-medium")
+        self.physics = AntPhysics()
+        self.maze_map = self.physics.maze_map
+        """(8, 8): 1 wall, 0 free; rows are y, columns are x."""
+        self.walls = wall_boxes(self.maze_map)
+        """(n, 4): x_low, x_high, y_low, y_high."""
+        self._free = np.argwhere(self.maze_map == 0)
+        self._offscreen: Offscreen | None = None
+
+    def reset(self, instance: Instance) -> FloatArray:
+        """OGBench's body reset from the instance's seed, at the start's position."""
+        self.check(instance)
+        self.physics.reset(self._xy(instance.start), np.random.default_rng(instance.seed))
+        target = self.physics.model.geom("target")
+        target.pos[:2] = instance.goal
+        return self.physics.observation().astype(np.float32)
+
+    def step(self, action: FloatArray) -> FloatArray:
+        """One action, clipped to [-1, 1]^8."""
+        self.physics.step(np.clip(action, -1.0, 1.0))
+        return self.physics.observation().astype(np.float32)
+
+    def sample_instance(self, rng: np.random.Generator, distribution: str = "reset") -> Instance:
+        """`reset`: a random free cell +- 1, OGBench's noise; `uniform`: anywhere 1 m from all walls."""
+        if distribution == "reset":
+            start, goal = (noisy_centre(rng.choice(self._free), rng) for _ in range(2))
+        elif distribution == "uniform":
+            start, goal = (self._uniform(rng) for _ in range(2))
+        else:
+            raise UnknownNameError("distribution", distribution, ["reset", "uniform"])
+        return self._instance(start, goal, rng)
+
+    def ogbench_tasks(self, rng: np.random.Generator) -> list[Instance]:
+        """OGBench's five evaluation tasks, with its noise on start and goal; reached at `OGBENCH_TOLERANCE`."""
+        return [
+            self._instance(noisy_centre(start, rng), noisy_centre(goal, rng), rng)
+            for start, goal in self.physics.task_cells
+        ]
+
+    def clearance(self, points: FloatArray) -> np.ndarray:
+        """Distance from (..., 2) points to the nearest wall; 0 inside a wall or outside the maze."""
+        x, y = points[..., 0, None], points[..., 1, None]
+        aside = np.maximum(np.maximum(self.walls[:, 0] - x, x - self.walls[:, 1]), 0.0)
+        along = np.maximum(np.maximum(self.walls[:, 2] - y, y - self.walls[:, 3]), 0.0)
+        low, high = self.walls[:, [0, 2]].min(axis=0), self.walls[:, [1, 3]].max(axis=0)
+        within = ((points >= low) & (points <= high)).all(axis=-1)
+        return np.where(within, np.hypot(aside, along).min(axis=-1), 0.0)
+
+    def check(self, instance: Instance) -> None:
+        """Refuse what is not two finite numbers in free space (a start may be a whole planning state)."""
+        sizes = {"start": sorted({self.spec.goal_dim, self.spec.state_dim}), "goal": [self.spec.goal_dim]}
+        for name, value in (("start", np.asarray(instance.start)), ("goal", np.asarray(instance.goal))):
+            if value.ndim != 1 or len(value) not in sizes[name]:
+                allowed = " or ".join(str(size) for size in sizes[name])
+                raise VhdError(f"{self.spec.name}: {name} needs {allowed} numbers, got shape {value.shape}.")
+            if not np.isfinite(value).all():
+                raise VhdError(f"{self.spec.name}: {name} {value.tolist()} holds NaN or infinity.")
+            xy = self._xy(value)
+            if self.clearance(xy) < TORSO_RADIUS:
+                nearest = cell_centre(min(self._free, key=lambda cell: np.linalg.norm(cell_centre(cell) - xy)))
+                raise VhdError(
+                    f"{self.spec.name}: {name} ({xy[0]:.2f}, {xy[1]:.2f}) is in a wall, outside the maze, or nearer to "
+                    f"a wall than the torso's radius of {TORSO_RADIUS}. The nearest free cell is centred at "
+                    f"({nearest[0]:g}, {nearest[1]:g}); cells are 4 wide."
+                )
+
+    def render(self, width: int = 480, height: int = 480) -> np.ndarray:
+        """The whole maze from above, with the goal as OGBench draws it."""
+        if self._offscreen is None or self._offscreen.size != (width, height):
+            if self._offscreen is not None:
+                self._offscreen.close()
+            self._offscreen = Offscreen(self.physics.model, width, height)
+        return self._offscreen.draw(self.physics.data, self._camera())
+
+    def _camera(self) -> Any:
+        camera = mujoco.MjvCamera()
+        rows, columns = self.maze_map.shape
+        camera.lookat[:2] = 2 * (columns - 3), 2 * (rows - 3)
+        camera.distance, camera.elevation = 5 * (columns - 2), -90
+        return camera
+
+    def _uniform(self, rng: np.random.Generator) -> np.ndarray:
+        low, high = self.walls[:, [0, 2]].min(axis=0), self.walls[:, [1, 3]].max(axis=0)
+        while True:
+            point = rng.uniform(low, high)
+            if self.clearance(point) >= CLEARANCE:
+                return point
+
+    def _instance(self, start: np.ndarray, goal: np.ndarray, rng: np.random.Generator) -> Instance:
+        state = np.zeros(self.spec.state_dim, np.float32)
+        state[list(self.spec.goal_dims)] = start
+        return Instance(state, goal.astype(np.float32), int(rng.integers(2**31)))
+
+    def _xy(self, start: FloatArray) -> FloatArray:
+        value = np.asarray(start)
+        return value if len(value) == self.spec.goal_dim else self.spec.goal_of(value)

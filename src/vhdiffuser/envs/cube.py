@@ -1,0 +1,222 @@
+"""OGBench's cube-single behind the planning interface: a UR5e arm whose effector is to be positioned.
+
+As in the paper the cube's own task is ignored. An observation has 28 numbers: 6 joint angles, 6 joint
+velocities, effector position (12..14, in units of 10 cm from (0.425, 0, 0) m), its yaw as cosine and
+sine, gripper opening and contact, then the cube's 9. An action moves the effector by up to 5 cm and
+turns it by up to 0.3 rad; OGBench's inverse kinematics does the rest.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mujoco
+import numpy as np
+from ogbench.manipspace import lie
+from ogbench.manipspace.envs.cube_env import CubeEnv as OgbenchCube
+
+from vhdiffuser.envs.base import PlanningEnv
+from vhdiffuser.envs.offscreen import Offscreen
+from vhdiffuser.envs.registry import get_spec
+from vhdiffuser.errors import UnknownNameError, VhdError
+from vhdiffuser.types import EnvSpec, FloatArray, Instance
+
+CENTRE = np.array([0.425, 0.0, 0.0])
+"""Metres: where the observation's effector position is zero."""
+UNITS = 10.0
+"""Observation units per metre."""
+WORKSPACE = np.array([[0.25, -0.35, 0.02], [0.60, 0.35, 0.35]])
+"""Metres, low and high: OGBench clips the effector's target to this box."""
+COVERED = np.array([[0.30, -0.30, 0.04], [0.55, 0.30, 0.33]])
+"""Metres, low and high: the part that the data covers from the table to the top (OGBench's cubes lie under it)."""
+REACHABLE = np.array([[0.26, -0.34, 0.03], [0.59, 0.34, 0.33]])
+"""Metres, low and high: the part that the effector can be held in; the arm sags by up to 9 mm under its target."""
+START_TOLERANCE = 0.002
+"""Observation units (0.2 mm): how far from the asked start an episode may begin, in each dimension."""
+
+_CUBE_PLACES = np.array([(x, y) for x in (0.30, 0.55) for y in (-0.30, 0.30)])
+_OPEN_GRIPPER = 0.0
+_TABLE = 0.02
+"""Height of a cube's centre when it lies on the table."""
+
+
+def to_units(metres: FloatArray) -> FloatArray:
+    """World position (..., 3) -> the observation's units."""
+    return (metres - CENTRE) * UNITS
+
+
+def to_metres(units: FloatArray) -> FloatArray:
+    """The observation's units (..., 3) -> world position."""
+    return np.asarray(units, np.float64) / UNITS + CENTRE
+
+
+def _yaw(quaternion: FloatArray) -> float:
+    """Rotation about the vertical, of a unit quaternion (w, x, y, z)."""
+    w, x, y, z = quaternion
+    return np.arctan2(2 * (w * z + x * y), 1 - 2 * (y**2 + z**2))
+
+
+class CubePhysics(OgbenchCube):
+    """OGBench's environment in its data-collecting mode, without what only costs time.
+
+    At each step OGBench gathers a large dictionary three times and repaints the cubes; here a step
+    gathers the observation once and nothing is repainted. Observations and physics are the same to
+    the bit (a test compares them). A step's `info` has only what OGBench's plan oracle reads.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(env_type="single", mode="data_collection", terminate_at_goal=False)
+        self.reset(seed=0)
+
+    def post_compilation(self) -> None:
+        """Remember where in MuJoCo's memory the observation lies; names are slow to look up."""
+        super().post_compilation()
+        cube = self._model.joint("object_joint_0").qposadr[0]
+        self._cube = slice(cube, cube + 7)
+        self._pad = self._model.body("ur5e/robotiq/right_pad").id
+
+    def pre_step(self) -> None:
+        """Part of OGBench's full dictionary, which the oracle reads when it gets a new target."""
+        self._prev_qpos = self._data.qpos.copy()
+        self._prev_qvel = self._data.qvel.copy()
+
+    def post_step(self) -> None:
+        """OGBench judges and paints its cube here; its task is ignored."""
+
+    def compute_observation(self) -> FloatArray:
+        """(28,) OGBench's observation."""
+        data = self._data
+        orientation, cube = np.empty(4), data.qpos[self._cube]
+        mujoco.mju_mat2Quat(orientation, data.site_xmat[self._pinch_site_id])
+        effector_yaw, cube_yaw = _yaw(orientation), _yaw(cube[3:])
+        force = data.cfrc_ext[self._pad]
+        observation = np.empty(28)
+        observation[:6] = data.qpos[self._arm_joint_ids]
+        observation[6:12] = data.qvel[self._arm_joint_ids]
+        observation[12:15] = (data.site_xpos[self._pinch_site_id] - CENTRE) * UNITS
+        observation[15:17] = np.cos(effector_yaw), np.sin(effector_yaw)
+        opening = min(max(data.qpos[self._gripper_opening_joint_id] / 0.8, 0.0), 1.0)
+        observation[17:19] = opening * 3.0, min(np.sqrt(force @ force) / 50, 1.0)
+        observation[19:22] = (cube[:3] - CENTRE) * UNITS
+        observation[22:26] = cube[3:]
+        observation[26:28] = np.cos(cube_yaw), np.sin(cube_yaw)
+        self._oracle_info = {
+            "time": (data.time,),
+            "proprio/effector_pos": data.site_xpos[self._pinch_site_id].copy(),
+            "proprio/effector_yaw": (effector_yaw,),
+            "proprio/gripper_opening": (opening,),
+        }
+        return observation
+
+    def get_step_info(self) -> dict[str, Any]:
+        """What the plan oracle reads at each step."""
+        return self._oracle_info
+
+    def place(self, effector: FloatArray, yaw: float, cube: FloatArray) -> FloatArray:
+        """Arm at rest with the effector at (3,) metres and open gripper, cube at (2,) metres; observation (28,)."""
+        model, data = self._model, self._data
+        mujoco.mj_resetData(model, data)
+        rotation = lie.SO3.from_z_radians(yaw) @ self._effector_down_rotation
+        flange = lie.SE3.from_rotation_and_translation(rotation, effector) @ self._T_pa
+        joints = self._ik.solve(
+            pos=flange.translation(),
+            quat=flange.rotation().wxyz,
+            curr_qpos=self._home_qpos,
+            max_iters=50,
+            pos_thresh=1e-6,
+            ori_thresh=1e-6,
+        )
+        data.qpos[self._arm_joint_ids] = joints
+        data.ctrl[self._arm_actuator_ids] = joints
+        data.ctrl[self._gripper_actuator_ids] = _OPEN_GRIPPER
+        data.joint("object_joint_0").qpos[:3] = (*cube, _TABLE)
+        # The ghost that marks where OGBench's cube should go: out of sight, under the table.
+        data.mocap_pos[self._cube_target_mocap_ids[0]] = (0.0, 0.0, -0.3)
+        mujoco.mj_forward(model, data)
+        return self.compute_observation()
+
+
+class CubeEnv(PlanningEnv):
+    """The arm behind the planning interface.
+
+    Only the effector's position in an instance's start is set; its yaw is drawn from `instance.seed`
+    as OGBench draws it, and the joints follow by inverse kinematics. The gripper is open, the arm at
+    rest. The cube lies where OGBench's cubes lie, in the corner farthest from the straight way.
+    """
+
+    def __init__(self, spec: EnvSpec | None = None) -> None:
+        self.spec = spec or get_spec("cube")
+        self.physics = CubePhysics()
+        self.workspace = to_units(WORKSPACE)
+        """(2, 3) low and high corner of the effector's box, in the observation's units."""
+        self._goal = np.zeros(3)
+        self._offscreen: Offscreen | None = None
+
+    def reset(self, instance: Instance) -> FloatArray:
+        """Put the effector at the start, within `START_TOLERANCE`."""
+        self.check(instance)
+        start, self._goal = to_metres(self._effector(instance.start)), to_metres(instance.goal)
+        yaw = np.random.default_rng(instance.seed).uniform(-np.pi, np.pi)
+        observation = self.physics.place(start, yaw, _cube_aside(start[:2], self._goal[:2]))
+        miss = np.abs(observation[12:15] - to_units(start)).max()
+        if miss > START_TOLERANCE:
+            raise VhdError(
+                f"{self.spec.name}: the arm cannot start at {to_units(start).round(3).tolist()}: inverse kinematics "
+                f"ends {miss:.3f} units off. Choose a start nearer to the middle of the workspace."
+            )
+        return observation.astype(np.float32)
+
+    def step(self, action: FloatArray) -> FloatArray:
+        """One action, clipped to [-1, 1]^5."""
+        observation, *_ = self.physics.step(np.clip(np.asarray(action, np.float64), -1.0, 1.0))
+        return observation.astype(np.float32)
+
+    def sample_instance(self, rng: np.random.Generator, distribution: str = "reset") -> Instance:
+        """`reset`: uniform in the part of the workspace that data covers; `uniform`: in all that can be reached."""
+        boxes = {"reset": COVERED, "uniform": REACHABLE}
+        if distribution not in boxes:
+            raise UnknownNameError("distribution", distribution, list(boxes))
+        start, goal = (to_units(rng.uniform(*boxes[distribution])).astype(np.float32) for _ in range(2))
+        state = np.zeros(self.spec.state_dim, np.float32)
+        state[list(self.spec.goal_dims)] = start
+        return Instance(state, goal, int(rng.integers(2**31)))
+
+    def check(self, instance: Instance) -> None:
+        """Refuse what is not three finite numbers in the workspace (a start may be a whole planning state)."""
+        sizes = {"start": sorted({self.spec.goal_dim, self.spec.state_dim}), "goal": [self.spec.goal_dim]}
+        low, high = self.workspace
+        for name, value in (("start", np.asarray(instance.start)), ("goal", np.asarray(instance.goal))):
+            if value.ndim != 1 or len(value) not in sizes[name]:
+                allowed = " or ".join(str(size) for size in sizes[name])
+                raise VhdError(f"{self.spec.name}: {name} needs {allowed} numbers, got shape {value.shape}.")
+            if not np.isfinite(value).all():
+                raise VhdError(f"{self.spec.name}: {name} {value.tolist()} holds NaN or infinity.")
+            point = self._effector(value)
+            if (point < low - 1e-4).any() or (point > high + 1e-4).any():
+                raise VhdError(
+                    f"{self.spec.name}: {name} {point.round(3).tolist()} is outside the workspace: x, y and z must lie "
+                    f"between {low.tolist()} and {high.round(3).tolist()} (units of 10 cm from (0.425, 0, 0) m)."
+                )
+
+    def render(self, width: int = 480, height: int = 480) -> np.ndarray:
+        """OGBench's front view of the arm; a red ball marks the goal."""
+        if self._offscreen is None or self._offscreen.size != (width, height):
+            if self._offscreen is not None:
+                self._offscreen.close()
+            self._offscreen = Offscreen(self.physics.model, width, height)
+        camera = mujoco.MjvCamera()
+        camera.type = mujoco.mjtCamera.mjCAMERA_FIXED
+        camera.fixedcamid = self.physics.model.camera("front").id
+        return self._offscreen.draw(self.physics.data, camera, marks=[(self._goal, 0.01)])
+
+    def _effector(self, start: FloatArray) -> FloatArray:
+        value = np.asarray(start)
+        return value if len(value) == self.spec.goal_dim else self.spec.goal_of(value)
+
+
+def _cube_aside(start: np.ndarray, goal: np.ndarray) -> np.ndarray:
+    """(2,) the corner of OGBench's cube area farthest from the straight way between two xy points."""
+    way = goal - start
+    along = np.clip((_CUBE_PLACES - start) @ way / max(way @ way, 1e-9), 0.0, 1.0)
+    nearest = start + along[:, None] * way
+    return _CUBE_PLACES[np.linalg.norm(_CUBE_PLACES - nearest, axis=1).argmax()]
