@@ -111,9 +111,8 @@ class AntMazeEnv(PlanningEnv):
     def reset(self, instance: Instance) -> FloatArray:
         """OGBench's body reset from the instance's seed, at the start's position."""
         self.check(instance)
+        self.physics.model.geom("target").pos[:2] = instance.goal  # the disc that `render` shows; it touches nothing
         self.physics.reset(self._xy(instance.start), np.random.default_rng(instance.seed))
-        target = self.physics.model.geom("target")
-        target.pos[:2] = instance.goal
         return self.physics.observation().astype(np.float32)
 
     def step(self, action: FloatArray) -> FloatArray:

@@ -66,8 +66,8 @@ def load_checkpoint(
         with safe_open(path, "pt") as file:
             header = json.loads((file.metadata() or {})["vhdiffuser"])
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-        if header["format"] != FORMAT:
-            raise KeyError("format")
+        if header["format"] != FORMAT or "identity" not in header:
+            raise KeyError("identity")
     except (SafetensorError, OSError, KeyError, ValueError) as error:
         raise DataError(
             f"{path}: damaged, or not a checkpoint of this version ({error}). "

@@ -1,4 +1,4 @@
-"""Gymnasium's plugin hook: `gymnasium.make("vhdiffuser/Maze2d-large-v1")` works wherever we are installed."""
+"""Our mazes in Gymnasium's registry, under the namespace `vhdiffuser`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import gymnasium
 
 
 def register() -> None:
-    """Called by Gymnasium when it is imported; the simulator itself is imported by `gymnasium.make`."""
+    """Called when `vhdiffuser` is imported; the simulator itself is imported by `gymnasium.make`."""
     for maze, steps in (("umaze", 300), ("medium", 600), ("large", 800)):
         gymnasium.register(
             id=f"vhdiffuser/Maze2d-{maze}-v1",

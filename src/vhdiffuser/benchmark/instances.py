@@ -1,0 +1,61 @@
+"""Test instances: drawn by seed and shared by all methods, or the user's own pairs."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+import numpy as np
+
+from vhdiffuser.envs.base import PlanningEnv
+from vhdiffuser.errors import DataError, VhdError
+from vhdiffuser.types import FloatArray, Instance
+
+_KEYS = ("start_state", "goal_pos")
+
+
+def draw_instances(env: PlanningEnv, n: int, seed: int, distribution: str = "reset") -> list[Instance]:
+    """n random instances. Each has its own generator, so the first 200 of 1000 are the 200 of 200."""
+    if n < 1:
+        raise VhdError(f"needs at least 1 instance, got {n}.")
+    if seed < 0:
+        raise VhdError(f"the seed must not be negative, got {seed}.")
+    return [env.sample_instance(np.random.default_rng([seed, number]), distribution) for number in range(n)]
+
+
+def load_instances(path: Path, env: PlanningEnv) -> list[Instance]:
+    """Pairs from an npz or HDF5 file with `start_state` (N, d) and `goal_pos` (N, goal_dim), each checked."""
+    starts, goals = (np.asarray(array) for array in _read(path))
+    for name, array in zip(_KEYS, (starts, goals), strict=True):
+        if array.ndim != 2 or not np.issubdtype(array.dtype, np.number):
+            raise DataError(f"{path}: `{name}` must be a 2-D array of numbers, got {array.dtype} {array.shape}.")
+    if len(starts) != len(goals) or len(starts) == 0:
+        raise DataError(f"{path}: {len(starts)} starts and {len(goals)} goals; needs as many of each, and one or more.")
+    instances = []
+    for number, (start, goal) in enumerate(zip(starts, goals, strict=True)):
+        instance = Instance(start.astype(np.float32), goal.astype(np.float32), number)
+        try:
+            env.check(instance)
+        except VhdError as error:
+            raise DataError(f"{path}, pair {number}: {error}") from error
+        instances.append(instance)
+    return instances
+
+
+def _read(path: Path) -> tuple[FloatArray, FloatArray]:
+    if not path.is_file():
+        raise DataError(f"{path}: no such file. It should be npz or HDF5 with `start_state` and `goal_pos`.")
+    try:
+        if path.suffix == ".npz":
+            with np.load(path, allow_pickle=False) as file:
+                found = {key: file[key] for key in _KEYS if key in file.files}
+        else:
+            import h5py
+
+            with h5py.File(path) as file:
+                found = {key: file[key][()] for key in _KEYS if key in file}
+    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        raise DataError(f"{path}: not readable as {'npz' if path.suffix == '.npz' else 'HDF5'} ({error}).") from error
+    if missing := [key for key in _KEYS if key not in found]:
+        raise DataError(f"{path}: lacks {' and '.join(f'`{key}`' for key in missing)}.")
+    return found["start_state"], found["goal_pos"]

@@ -1,0 +1,165 @@
+"""How good a Length Predictor is: against true geodesic steps in the mazes, straight lines for the arm.
+
+Truth is distance over a *stated* speed, so its scale is a convention (by default the speed observed in the
+data) while rank correlation needs none. Nothing here is seen by training.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import spearmanr
+
+from vhdiffuser.benchmark.geodesic import Geodesic
+from vhdiffuser.benchmark.instances import draw_instances
+from vhdiffuser.envs.base import PlanningEnv
+from vhdiffuser.errors import VhdError
+from vhdiffuser.length.predictor import LengthPredictor
+from vhdiffuser.types import EnvSpec, Episodes, FloatArray
+
+FAR_STEPS = 300
+"""Pairs of at least this many true steps are also ranked among themselves."""
+PAIRS = 2000
+PAIRS_SEED = 20_000
+"""Seed of the pairs that figures are reported on. Tune on another one."""
+_SPEED_LAG = 10
+_CALIBRATION_BINS = 12
+
+
+@dataclass(frozen=True)
+class LengthEvaluation:
+    """What was predicted, what is true, and the figures that sum it up."""
+
+    truth: FloatArray
+    """(n,) true steps at the stated speed, at most T_max."""
+    predicted: FloatArray
+    """(n,) predicted steps."""
+    spread: FloatArray | None
+    """(n,) predicted spread in steps, where the model was trained for it."""
+    speed: float
+    """Stated speed, in the environment's units per control step."""
+    figures: dict[str, float | None]
+    """Name -> figure; none where it cannot be computed (no far pairs in a small maze)."""
+
+
+def observed_speed(episodes: Episodes, spec: EnvSpec) -> float:
+    """Mean speed of the goal dimensions in the data, units per control step.
+
+    Taken over 10 steps: an ant's sway within a stride is not progress.
+    """
+    goals = spec.goal_of(spec.planning_state(episodes.observations))
+    moved = np.linalg.norm(goals[_SPEED_LAG:] - goals[:-_SPEED_LAG], axis=1)
+    number = np.repeat(np.arange(len(episodes)), np.diff(episodes.ends, prepend=0))
+    same = number[_SPEED_LAG:] == number[:-_SPEED_LAG]
+    if not same.any():
+        raise VhdError(f"no episode has {_SPEED_LAG + 1} states: the data is too short to tell its speed. State one.")
+    return float(moved[same].mean(dtype=np.float64)) / _SPEED_LAG
+
+
+def make_geodesic(spec: EnvSpec) -> Geodesic | None:
+    """The fine grid of an environment's maze; none where there are no walls."""
+    if spec.family == "maze2d":
+        from vhdiffuser.envs.maze2d import BALL_RADIUS, wall_boxes
+
+        return Geodesic(wall_boxes(spec.name.removeprefix("maze2d-")), spacing=0.05, clearance=BALL_RADIUS)
+    if spec.family == "antmaze":
+        from vhdiffuser.envs.antmaze import CLEARANCE, AntMazeEnv
+
+        return Geodesic(AntMazeEnv().walls, spacing=0.2, clearance=CLEARANCE)
+    return None
+
+
+def draw_pairs(env: PlanningEnv, n: int = PAIRS, seed: int = PAIRS_SEED) -> tuple[FloatArray, FloatArray]:
+    """n random starts at rest (n, d) and goals (n, goal_dim), from the environment's own reset."""
+    instances = draw_instances(env, n, seed)
+    starts, goals = (np.stack([getattr(instance, name) for instance in instances]) for name in ("start", "goal"))
+    return at_rest(env.spec, starts), goals
+
+
+def at_rest(spec: EnvSpec, states: FloatArray) -> FloatArray:
+    """(..., d) with velocities set to 0."""
+    still = states.copy()
+    if spec.velocity_dims is not None:
+        still[..., list(spec.velocity_dims)] = 0.0
+    return still
+
+
+def true_steps(
+    spec: EnvSpec, geodesic: Geodesic | None, starts: FloatArray, goals: FloatArray, speed: float
+) -> FloatArray:
+    """(n,) shortest distance over the stated speed, truncated at T_max."""
+    if not speed > 0:
+        raise VhdError(f"the stated speed must be above 0 units per step, got {speed}.")
+    places = spec.goal_of(starts)
+    distance = np.linalg.norm(places - goals, axis=1) if geodesic is None else geodesic.distance(places, goals)
+    return np.minimum(distance / speed, spec.T_max)
+
+
+def evaluate_length(
+    predictor: LengthPredictor,
+    starts: FloatArray,
+    goals: FloatArray,
+    speed: float,
+    geodesic: Geodesic | None = None,
+    seed: int = 0,
+) -> LengthEvaluation:
+    """Judge a predictor on pairs (n, d), (n, goal_dim). `seed` draws the relays of the triangle check."""
+    spec = predictor.spec
+    truth = true_steps(spec, geodesic, starts, goals, speed)
+    spread = None
+    if len(predictor.config.levels) > 1:
+        predicted, spread = predictor.predict_spread(starts, goals)
+    else:
+        predicted = predictor.predict_steps(starts, goals)
+    far = truth >= FAR_STEPS
+    rng = np.random.default_rng(seed)
+    relays = starts[rng.permutation(len(starts))]
+    by_relay = predictor.predict_steps(starts, spec.goal_of(relays)) + predictor.predict_steps(relays, goals)
+    arrived = at_rest(spec, np.zeros_like(starts))
+    arrived[..., list(spec.goal_dims)] = goals
+    error = predicted - truth
+    return LengthEvaluation(
+        truth=truth,
+        predicted=predicted,
+        spread=spread,
+        speed=speed,
+        figures={
+            "pairs": len(truth),
+            "spearman": _rank_correlation(predicted, truth),
+            "far_pairs": int(far.sum()),
+            "spearman_far": _rank_correlation(predicted[far], truth[far]),
+            "mean_abs_error_steps": float(np.abs(error).mean()),
+            "mean_error_steps": float(error.mean()),
+            "under_predicted": float((error < 0).mean()),
+            # One step of slack: what rounding alone can do is not a violation.
+            "triangle_violations": float((predicted > by_relay + 1).mean()),
+            "mean_f_gg_steps": float(predictor.predict_steps(arrived, goals).mean()),
+            "mean_spread_steps": None if spread is None else float(spread.mean()),
+        },
+    )
+
+
+def _rank_correlation(predicted: FloatArray, truth: FloatArray) -> float | None:
+    if len(truth) < 3 or np.ptp(predicted) == 0 or np.ptp(truth) == 0:
+        return None
+    return float(spearmanr(predicted, truth).statistic)
+
+
+def calibration(truth: FloatArray, predicted: FloatArray) -> FloatArray:
+    """(bins, 4): mean truth, and mean, 10 % and 90 % quantile of the prediction, in bins of equal count."""
+    order = np.argsort(truth, kind="stable")
+    bins = [part for part in np.array_split(order, _CALIBRATION_BINS) if len(part)]
+    rows = [(truth[part].mean(), predicted[part].mean(), *np.quantile(predicted[part], (0.1, 0.9))) for part in bins]
+    return np.array(rows)
+
+
+def distance_field(predictor: LengthPredictor, geodesic: Geodesic, goal: FloatArray) -> FloatArray:
+    """Predicted steps to a goal (2,) from rest at every point of the geodesic's grid: (n, m), NaN in walls."""
+    spec = predictor.spec
+    x, y = np.meshgrid(geodesic.x, geodesic.y, indexing="ij")
+    starts = np.zeros((int(geodesic.free.sum()), spec.state_dim), np.float32)
+    starts[:, list(spec.goal_dims)] = np.stack([x[geodesic.free], y[geodesic.free]], axis=1)
+    steps = np.full(geodesic.free.shape, np.nan)
+    steps[geodesic.free] = predictor.predict_steps(starts, goal)
+    return steps

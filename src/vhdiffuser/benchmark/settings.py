@@ -1,0 +1,116 @@
+"""A protocol's setting: which instances, under which rule, judged how."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vhdiffuser.benchmark import peers
+from vhdiffuser.benchmark.instances import draw_instances, load_instances
+from vhdiffuser.envs.base import PlanningEnv
+from vhdiffuser.errors import UnknownNameError, VhdError
+from vhdiffuser.execution.executor import Outcome
+from vhdiffuser.execution.rules import ExecutionRule, HitTest, replan_on_deviation, single_shot
+from vhdiffuser.files import sha256
+from vhdiffuser.types import Instance
+
+PROTOCOLS = ("ss", "rp", "d4rl-fixed", "d4rl-random", "ogbench")
+"""The paper's two, and peers' three."""
+
+_SIMULATORS = {"maze2d": 1000, "antmaze": 128, "cube": 16}
+"""Simulators held at once, by family: as many as fit well below 3 GB (a cube takes 114 MB, its arm is all meshes)."""
+
+
+@dataclass(frozen=True)
+class BenchConfig:
+    """One benchmark run."""
+
+    environment: str
+    """Name in the registry."""
+    methods: tuple[str, ...] = ("vhd", "fh-lp", "fh-h1", "fh-h2", "fh-h3")
+    """Methods to run."""
+    protocols: tuple[str, ...] = ("ss", "rp")
+    """Protocols to run each method under."""
+    n: int | None = None
+    """Instances; None: 1000, or all pairs of `instances`."""
+    seed: int = 0
+    """Fixes the instances and every plan."""
+    distribution: str = "reset"
+    """How instances are drawn: `reset` (the environment's own) or `uniform` over free space."""
+    instances: Path | None = None
+    """File of the user's own pairs, instead of drawn ones."""
+    threshold: float = 0.1
+    """Tracking error (normalised, infinity norm) above which `rp` plans again."""
+    check_every: int = 10
+    """Control steps between two checks of the tracking error."""
+    keep: int = 10
+    """Rollouts of the first instances that are kept whole, for figures and videos."""
+    workers: int = 0
+    """Processes that step simulators; 0: one per core."""
+    simulators: int = 0
+    """Simulators held at once; 0: by environment."""
+
+    @property
+    def size(self) -> int:
+        """Instances to draw."""
+        return 1000 if self.n is None else self.n
+
+    def slots(self, family: str) -> int:
+        """Simulators to hold: no more than there are instances."""
+        return min(self.simulators or _SIMULATORS.get(family, 64), self.size)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a protocol fixes."""
+
+    instances: list[Instance]
+    """Test cases."""
+    rule: ExecutionRule
+    """When to plan again and when to end."""
+    hit: HitTest | None = None
+    """Success; None: the paper's."""
+    score: Callable[[Outcome], float] | None = None
+    """The peer's score of an episode."""
+    tasks: int | None = None
+    """The peer's number of tasks; instance i belongs to task i modulo this, plus 1."""
+
+
+def make_setting(protocol: str, config: BenchConfig, env: PlanningEnv) -> Setting:
+    """The setting of one protocol in one environment."""
+    if protocol not in PROTOCOLS:
+        raise UnknownNameError("protocol", protocol, list(PROTOCOLS))
+    if protocol in ("ss", "rp"):
+        rule = (
+            single_shot()
+            if protocol == "ss"
+            else replan_on_deviation(env.spec.step_budget, config.threshold, config.check_every)
+        )
+        return Setting(paper_instances(config, env), rule)
+    if config.instances is not None:
+        raise VhdError(f"protocol '{protocol}' has instances of its own; leave out the file of pairs.")
+    if protocol == "ogbench":
+        rule = replan_on_deviation(peers.OGBENCH_STEPS, config.threshold, config.check_every)
+        instances = peers.ogbench_instances(env, config.size, config.seed)
+        return Setting(instances, rule, hit=peers.ogbench_hit(env), tasks=peers.OGBENCH_TASKS)
+    instances = peers.d4rl_instances(env, config.size, config.seed, random_goal=protocol == "d4rl-random")
+    return Setting(instances, peers.d4rl_rule(env), hit=peers.d4rl_hit(env), score=peers.d4rl_scorer(env))
+
+
+def paper_instances(config: BenchConfig, env: PlanningEnv) -> list[Instance]:
+    """Drawn or read."""
+    if config.instances is None:
+        return draw_instances(env, config.size, config.seed, config.distribution)
+    pairs = load_instances(config.instances, env)
+    if config.n is not None and config.n > len(pairs):
+        raise VhdError(f"{config.instances}: {config.n} instances were asked for and it holds {len(pairs)}.")
+    return pairs[: config.n]
+
+
+def describe_instances(config: BenchConfig) -> dict[str, Any]:
+    """What results record of where the instances came from; their number may grow, so it is not part of it."""
+    if config.instances is None:
+        return {"distribution": config.distribution}
+    return {"file_sha256": sha256(config.instances)}

@@ -1,0 +1,75 @@
+"""Low-level control: what turns a plan of states into actions, and the registry of those who can."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vhdiffuser.errors import UnknownNameError, VhdError
+from vhdiffuser.types import EnvSpec, FloatArray, IntArray, Plan
+
+
+class Controller(ABC):
+    """Sees observations and plans, and nothing else: no goal, no simulator, no clock but the plan's index."""
+
+    @abstractmethod
+    def act(self, observations: FloatArray, plans: Sequence[Plan], indices: IntArray) -> FloatArray:
+        """(B, o) observations, B plans, (B,) plan indices -> (B, m) actions.
+
+        At index t the robot should be at `plan.states[t]`; the action leads towards `states[t + 1]`.
+        From the last index on, the plan's last state is to be held. A row's action must not depend
+        on the other rows.
+        """
+
+    @abstractmethod
+    def describe(self) -> dict[str, Any]:
+        """Name and settings as JSON can hold them: every result records the controller that made it."""
+
+
+ControllerFactory = Callable[[EnvSpec, "Path | None"], Controller]
+"""(environment, model file or None) -> controller."""
+
+
+def _make_pd(spec: EnvSpec, model: Path | None) -> Controller:
+    from vhdiffuser.control.pd import PDController
+
+    return PDController(spec)
+
+
+def _make_inverse_dynamics(spec: EnvSpec, model: Path | None) -> Controller:
+    from vhdiffuser.control.inverse_dynamics import InverseDynamicsController
+
+    if model is None:
+        raise VhdError(
+            f"{spec.name}: its controller is an inverse dynamics model, and no model file was given. "
+            f"Train one with `vhd train dynamics {spec.name}`."
+        )
+    return InverseDynamicsController.load(model)
+
+
+_FACTORIES: dict[str, ControllerFactory] = {"pd": _make_pd, "inverse_dynamics": _make_inverse_dynamics}
+
+
+def register_controller(name: str, factory: ControllerFactory) -> None:
+    """Make a controller of one's own known under a new name."""
+    if name in _FACTORIES:
+        raise VhdError(f"a controller named '{name}' is registered already; choose another name.")
+    _FACTORIES[name] = factory
+
+
+def make_controller(spec: EnvSpec, model: Path | None = None, name: str | None = None) -> Controller:
+    """The controller of that name, or the environment's own."""
+    name = name or spec.controller
+    if name not in _FACTORIES:
+        raise UnknownNameError("controller", name, list(_FACTORIES))
+    return _FACTORIES[name](spec, model)
+
+
+def reference_states(plans: Sequence[Plan], indices: IntArray, ahead: int = 1) -> FloatArray:
+    """(B, d): each plan's state `ahead` steps after its index, the last one where the plan has ended."""
+    steps = (np.asarray(indices) + ahead).tolist()
+    return np.stack([plan.states[min(step, plan.length - 1)] for plan, step in zip(plans, steps, strict=True)])

@@ -1,0 +1,161 @@
+"""Training of the inverse dynamics model on the same data as the planner.
+
+A robot that executes a plan is late and off its line, which the data never is. So a part of the
+samples pretend it: the plan is read some steps further on (the robot lags) and shifted sideways
+(the robot drifts), while the action to learn stays the one that the data took from here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from vhdiffuser.control.inverse_dynamics import (
+    DynamicsConfig,
+    InverseDynamics,
+    InverseDynamicsController,
+    proprioception_dims,
+    reach,
+)
+from vhdiffuser.data.normalizer import Normalizer
+from vhdiffuser.errors import DataError
+from vhdiffuser.modelfile import ModelHeader
+from vhdiffuser.types import EnvSpec, Episodes, Plan
+
+
+def split_episodes(episodes: Episodes, share: float) -> tuple[Episodes, Episodes]:
+    """(training, held out): the last episodes are held out, at least one of several.
+
+    A single stream is cut in two instead.
+    """
+    if len(episodes) == 1:
+        states, actions = episodes.episode(0)
+        cut = len(states) - max(2, round(share * len(states)))
+        if cut < 2:
+            raise DataError(f"{len(states)} states are too few to hold some out.")
+        return Episodes.from_parts([(states[:cut], actions[: cut - 1])]), Episodes.from_parts(
+            [(states[cut:], actions[cut:])]
+        )
+    first = min(len(episodes) - 1, len(episodes) - round(share * len(episodes)))
+    cut = int(episodes.ends[first - 1])
+    return (
+        Episodes(episodes.observations[:cut], episodes.actions[:cut], episodes.ends[:first]),
+        Episodes(episodes.observations[cut:], episodes.actions[cut:], episodes.ends[first:] - cut),
+    )
+
+
+class DynamicsTask:
+    """The `training.task.Task` of the inverse dynamics model."""
+
+    def __init__(
+        self,
+        episodes: Episodes,
+        spec: EnvSpec,
+        config: DynamicsConfig,
+        normalizer: Normalizer,
+        data_fingerprint: str,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        """`normalizer` is that of the full observation."""
+        if episodes.actions.shape[1] != spec.action_dim or spec.action_dim == 0:
+            raise DataError(
+                f"{spec.name}: inverse dynamics needs {spec.action_dim or 'some'} action dimensions in the data, "
+                f"got {episodes.actions.shape[1]}."
+            )
+        self.spec, self.config, self.normalizer, self.data_fingerprint = spec, config, normalizer, data_fingerprint
+        training, _ = split_episodes(episodes, config.held_out)
+        goal = [spec.state_dims[dim] for dim in spec.goal_dims]
+        scale = reach(normalizer, goal)
+        body = normalizer.normalize(training.observations)[:, proprioception_dims(spec, config)]
+        lengths = np.diff(training.ends, prepend=0)
+        last = np.repeat(training.ends - 1, lengths)  # index of the last state of each row's episode
+        self._body = torch.as_tensor(body, device=device)  # (N, p)
+        self._places = torch.as_tensor(training.observations[:, goal] / scale, device=device)  # (N, goal_dim)
+        self._actions = torch.as_tensor(training.actions, device=device)  # (N, m)
+        self._last = torch.as_tensor(last, device=device)  # (N,)
+        self._rows = torch.as_tensor(np.flatnonzero(np.arange(len(last)) != last), device=device)  # rows with an action
+        self._ahead = torch.as_tensor(config.ahead, device=device)
+        # The shift is given in normalised units; the network sees positions divided by `reach`.
+        self._jitter = torch.as_tensor(config.jitter * normalizer.scale[goal] / scale, device=device)
+
+    def make_network(self) -> nn.Module:
+        """A fresh MLP."""
+        return InverseDynamics(self.spec, self.config)
+
+    def sample(self, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """body (B, p), relative plan (B, ahead, goal_dim), action (B, m)."""
+        config, device = self.config, self._rows.device
+        size = (config.batch_size,)
+
+        def uniform() -> torch.Tensor:
+            return torch.rand(size, generator=generator, device=device)
+
+        row = self._rows[torch.randint(len(self._rows), size, generator=generator, device=device)]
+        disturbed = uniform() < config.disturbed
+        lag = torch.where(disturbed, (uniform() * (config.max_lag + 1)).long(), 0)
+        # A plan may end soon: then all that is read ahead is its last state.
+        reading = max(config.ahead)
+        remaining = torch.where(uniform() < config.ending, 1 + (uniform() * reading).long(), reading)
+        steps = torch.minimum(self._ahead[None, :], remaining[:, None])  # (B, ahead)
+        target = torch.minimum(row[:, None] + lag[:, None] + steps, self._last[row][:, None])
+        shift = torch.randn((*size, self._places.shape[1]), generator=generator, device=device) * self._jitter
+        relative = self._places[target] - self._places[row][:, None]  # (B, ahead, goal_dim)
+        relative = relative + torch.where(disturbed[:, None], shift, 0.0)[:, None]
+        return self._body[row], relative, self._actions[row]
+
+    def loss(
+        self, network: nn.Module, ema: nn.Module, generator: torch.Generator, update: int
+    ) -> tuple[torch.Tensor, dict[str, float | torch.Tensor]]:
+        """Mean squared action error of one mini-batch."""
+        body, relative, action = self.sample(generator)
+        error = network(body, relative) - action
+        loss = error.square().mean()
+        return loss, {"action_mae": error.detach().abs().mean()}
+
+    def state(self) -> dict[str, Any]:
+        """Nothing changes but the weights."""
+        return {}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Nothing to continue."""
+
+    def header(self) -> ModelHeader:
+        """The header of the model file."""
+        return ModelHeader(
+            kind="dynamics",
+            spec=self.spec.to_json(),
+            config=asdict(self.config),
+            normalizer=self.normalizer.to_json(),
+            data_fingerprint=self.data_fingerprint,
+        )
+
+
+def held_out_action_error(
+    controller: InverseDynamicsController, episodes: Episodes, rng: np.random.Generator, samples: int = 4096
+) -> dict[str, float]:
+    """Action error on held-out data with the data's own future as the plan.
+
+    `mae` is the mean absolute error and `r2` the share of the actions' variance explained (0 for a
+    controller that always gives the mean action, 1 for a perfect one).
+    """
+    _, held = split_episodes(episodes, controller.config.held_out)
+    last = np.repeat(held.ends - 1, np.diff(held.ends, prepend=0))
+    usable = np.flatnonzero(np.arange(len(last)) != last)
+    rows = rng.choice(usable, size=min(samples, len(usable)), replace=False)
+    states = controller.spec.planning_state(held.observations)
+    reading = max(controller.config.ahead)
+    futures = [states[row : min(row + reading, last[row]) + 1] for row in rows]
+    plans = [Plan(future, controller.spec.goal_of(future[-1])) for future in futures]
+    predicted = controller.act(held.observations[rows], plans, np.zeros(len(rows), np.int64))
+    actual = held.actions[rows]
+    error = predicted - actual
+    return {
+        "mae": float(np.abs(error).mean()),
+        "rmse": float(np.sqrt(np.square(error).mean())),
+        "r2": float(1 - np.square(error).sum() / max(np.square(actual - actual.mean(axis=0)).sum(), 1e-12)),
+        "samples": float(len(rows)),
+    }

@@ -1,0 +1,85 @@
+"""The recipe of a planner: saved with its weights, and shown on the command line."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from vhdiffuser.errors import UnknownNameError, VhdError
+from vhdiffuser.types import EnvSpec
+
+SAMPLERS = ("ddpm", "ddim", "dpm++")
+
+
+@dataclass(frozen=True)
+class PlannerConfig:
+    """How a planner is built, trained and sampled. The defaults are the default recipe."""
+
+    dim: int = 32
+    """Channels of the U-Net's first level."""
+    dim_mults: tuple[int, ...] = (1, 2, 4)
+    """Channels of every level, as multiples of `dim`; each level but the first halves time."""
+    prediction: Literal["epsilon", "sample", "v_prediction"] = "v_prediction"
+    """What the network predicts: the noise (the paper), the clean trajectory, or v."""
+    diffusion_steps: int = 256
+    """N: levels of the cosine noise schedule."""
+    stride: int = 4
+    """k: control steps between two knots; 1 is the plain method."""
+    clamp: Literal["goal", "state"] = "goal"
+    """What is fixed of the last state: its goal dimensions, or all of it."""
+    horizon: int | None = None
+    """Train on crops of this many states only (the fixed-horizon baselines); none for random lengths."""
+    batch_size: int = 128
+    """Crops in one update; they share one length."""
+    sampler: Literal["ddpm", "ddim", "dpm++"] = "ddim"
+    """Reverse steps used for planning unless told otherwise."""
+    steps: int = 10
+    """Reverse steps of one plan unless told otherwise; at most `diffusion_steps`."""
+    action_dim: int = 0
+    """Leading numbers of every knot that are actions: 0, but for checkpoints of the original Diffuser."""
+
+    def __post_init__(self) -> None:
+        for name, value, known in (
+            ("prediction", self.prediction, ["epsilon", "sample", "v_prediction"]),
+            ("clamp", self.clamp, ["goal", "state"]),
+            ("sampler", self.sampler, list(SAMPLERS)),
+        ):
+            if value not in known:
+                raise UnknownNameError(name, value, known)
+        for name in ("diffusion_steps", "stride", "batch_size", "steps"):
+            if getattr(self, name) < 1:
+                raise VhdError(f"{name} must be at least 1, got {getattr(self, name)}.")
+        if self.steps > self.diffusion_steps:
+            raise VhdError(f"steps ({self.steps}) cannot exceed diffusion_steps ({self.diffusion_steps}).")
+        if self.horizon is not None and self.horizon < 2:
+            raise VhdError(f"horizon must be at least 2 states, got {self.horizon}.")
+
+    @classmethod
+    def paper(cls, spec: EnvSpec) -> PlannerConfig:
+        """The paper's recipe, with Diffuser's published values where the paper is silent."""
+        steps = 64 if spec.name == "maze2d-umaze" else 256
+        return cls(
+            dim_mults=(1, 4, 8),
+            prediction="epsilon",
+            diffusion_steps=steps,
+            stride=1,
+            clamp="state",
+            batch_size=32,
+            sampler="ddpm",
+            steps=steps,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """A dict that JSON can hold."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> PlannerConfig:
+        """The inverse of `to_json`."""
+        return cls(**{**value, "dim_mults": tuple(value["dim_mults"])})
+
+    def clamped_dims(self, spec: EnvSpec) -> tuple[list[int], list[int]]:
+        """Dimensions of a knot that are known of the first and of the last state."""
+        state = [self.action_dim + dim for dim in range(spec.state_dim)]
+        goal = [self.action_dim + dim for dim in spec.goal_dims]
+        return state, goal if self.clamp == "goal" else state

@@ -1,0 +1,152 @@
+"""Checkpoints of the original Diffuser (jannerm/diffuser) as planners of ours: the paper's FH and FH+LP.
+
+A checkpoint holds weights and the diffusion's buffers, not its configuration. The network's widths, the
+diffusion steps and the horizon are read off the shapes. Two things are in no tensor: what the network
+predicts (the public maze2d models predict the clean trajectory), and the normaliser, which is fitted to
+the same dataset here as it was there.
+
+The original's knots are (action, observation): its planner draws both and clamps the observations only.
+So does ours (`PlannerConfig.action_dim`), and gives the states on.
+"""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from vhdiffuser.data.normalizer import Normalizer
+from vhdiffuser.diffusion.config import PlannerConfig
+from vhdiffuser.diffusion.process import cosine_betas
+from vhdiffuser.diffusion.unet import TemporalUnet
+from vhdiffuser.errors import DataError
+from vhdiffuser.modelfile import ModelHeader, save_model
+from vhdiffuser.types import EnvSpec
+
+State = dict[str, torch.Tensor]
+
+
+def import_checkpoint(
+    path: Path,
+    out: Path,
+    spec: EnvSpec,
+    normalizer: Normalizer,
+    data_fingerprint: str = "",
+    *,
+    weights: Literal["ema", "model"] = "ema",
+    prediction: Literal["epsilon", "sample"] = "sample",
+    horizon: int | None = None,
+    diffusion_steps: int | None = None,
+) -> ModelHeader:
+    """Read a checkpoint of the original Diffuser at `path` and save it as a planner at `out`.
+
+    `horizon` and `diffusion_steps` are needed only where the file has no diffusion buffers (a bare network).
+    """
+    content = read_checkpoint(path)
+    state = diffusion_state(path, content, weights)
+    network_state = unet_state(path, state)
+    config = config_of(path, state, network_state, spec, prediction, horizon, diffusion_steps)
+    network = TemporalUnet(config.action_dim + spec.state_dim, config.dim, config.dim_mults)
+    try:
+        network.load_state_dict(network_state)
+    except RuntimeError as error:
+        raise DataError(f"{path}: not the weights of Diffuser's temporal U-Net ({error}).") from error
+    step = content.get("step", 0)
+    header = ModelHeader(
+        kind="planner",
+        spec=spec.to_json(),
+        config=config.to_json(),
+        normalizer=normalizer.to_json(),
+        data_fingerprint=data_fingerprint,
+        updates=int(step) if isinstance(step, int | float) else 0,
+        notes={"imported_from": path.name, "weights": weights},
+    )
+    save_model(out, network.state_dict(), header)
+    return header
+
+
+def read_checkpoint(path: Path) -> dict[str, Any]:
+    """The file's content, tensors and plain values only: nothing in it is ever run."""
+    if not path.is_file():
+        raise DataError(f"{path}: no such file.")
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError) as error:
+        raise DataError(
+            f"{path}: cannot be read as weights ({str(error).splitlines()[0]}). It must be a state dict or a "
+            "`state_*.pt` of the original Diffuser, not a pickled model or config."
+        ) from error
+    if not isinstance(content, dict):
+        raise DataError(f"{path}: holds a {type(content).__name__}, not a state dict.")
+    return content
+
+
+def diffusion_state(path: Path, content: dict[str, Any], weights: str) -> State:
+    """The state dict itself, out of a `state_*.pt` ({'step', 'model', 'ema'}) where it is wrapped in one."""
+    wrapped = {key: value for key, value in content.items() if key in ("model", "ema") and isinstance(value, dict)}
+    if wrapped and weights not in wrapped:
+        raise DataError(f"{path}: has no '{weights}' weights, but {', '.join(wrapped)}: choose one of those.")
+    state = wrapped.get(weights, content)
+    return {key: value for key, value in state.items() if isinstance(value, torch.Tensor)}
+
+
+def unet_state(path: Path, state: State) -> State:
+    """The U-Net's own tensors: `GaussianDiffusion` keeps them under `model.`, beside its buffers."""
+    inner = {key.removeprefix("model."): value for key, value in state.items() if key.startswith("model.")}
+    network = inner or state
+    if "time_mlp.1.weight" not in network or "final_conv.1.weight" not in network:
+        raise DataError(
+            f"{path}: has none of the names of Diffuser's temporal U-Net (as `time_mlp.1.weight`); "
+            f"it begins with {', '.join(list(state)[:3]) or 'no tensor at all'}."
+        )
+    return network
+
+
+def config_of(
+    path: Path,
+    state: State,
+    network: State,
+    spec: EnvSpec,
+    prediction: Literal["epsilon", "sample"],
+    horizon: int | None,
+    diffusion_steps: int | None,
+) -> PlannerConfig:
+    """The recipe, from the shapes of the tensors and what the caller knows."""
+    dim = network["time_mlp.1.weight"].shape[1]
+    depth = 1 + max(int(key.split(".")[1]) for key in network if key.startswith("downs."))
+    widths = [network[f"downs.{level}.1.blocks.1.block.0.weight"].shape[0] for level in range(depth)]
+    action_dim = network["final_conv.1.weight"].shape[0] - spec.state_dim
+    if action_dim not in (0, spec.action_dim):
+        raise DataError(
+            f"{path}: its knots have {action_dim + spec.state_dim} numbers; {spec.name} has {spec.state_dim} state "
+            f"dimensions and {spec.action_dim} action dimensions. Was it trained for another environment?"
+        )
+    steps = _number(path, "diffusion_steps", state.get("betas"), diffusion_steps)
+    if "betas" in state and not torch.allclose(state["betas"], torch.from_numpy(cosine_betas(steps)), atol=1e-5):
+        raise DataError(f"{path}: its noise schedule is not Diffuser's cosine schedule.")
+    return PlannerConfig(
+        dim=dim,
+        dim_mults=tuple(width // dim for width in widths),
+        prediction=prediction,
+        diffusion_steps=steps,
+        stride=1,
+        clamp="state",
+        horizon=_number(path, "horizon", state.get("loss_fn.weights"), horizon),
+        batch_size=32,
+        sampler="ddpm",
+        steps=steps,
+        action_dim=action_dim,
+    )
+
+
+def _number(path: Path, name: str, buffer: torch.Tensor | None, given: int | None) -> int:
+    """A number that is a buffer's first dimension; the caller's word where there is no such buffer."""
+    if buffer is None:
+        if given is None:
+            raise DataError(f"{path}: a bare network; say the {name} it was trained with.")
+        return given
+    if given is not None and given != len(buffer):
+        raise DataError(f"{path}: its {name} is {len(buffer)}, not {given}.")
+    return len(buffer)

@@ -1,0 +1,88 @@
+"""The noising process of Section IV and the loss of Algorithm 1.
+
+The paper counts diffusion steps i = 1..N; here, as in Diffuser, i = 0..N-1 names the same levels.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+import numpy as np
+import torch
+
+from vhdiffuser.errors import UnknownNameError, VhdError
+
+Prediction = Literal["epsilon", "sample", "v_prediction"]
+
+
+def cosine_betas(steps: int, s: float = 0.008) -> np.ndarray:
+    """(N,) beta_i of the cosine schedule (Nichol and Dhariwal 2021), with Diffuser's grid and clipping."""
+    grid = np.linspace(0, 1, steps + 1)
+    alpha_bar = np.cos((grid + s) / (1 + s) * np.pi / 2) ** 2
+    return np.clip(1 - alpha_bar[1:] / alpha_bar[:-1], 0, 0.999).astype(np.float32)
+
+
+class Process:
+    """q(tau^i | tau^0), and what the network is asked to predict from tau^i."""
+
+    def __init__(self, steps: int, prediction: str = "epsilon", device: torch.device | str = "cpu") -> None:
+        if steps < 2:
+            raise VhdError(f"diffusion_steps must be at least 2, got {steps}.")
+        if prediction not in get_args(Prediction):
+            raise UnknownNameError("prediction", prediction, list(get_args(Prediction)))
+        self.steps = steps
+        self.prediction = prediction
+        self.betas = torch.from_numpy(cosine_betas(steps)).to(device)  # (N,)
+        self.alpha_bar = torch.cumprod(1 - self.betas, dim=0)  # (N,)
+
+    def levels(self, i: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """sqrt(alpha_bar_i) and sqrt(1 - alpha_bar_i), (B, 1, 1) for i (B,)."""
+        alpha_bar = self.alpha_bar[i][:, None, None]
+        return alpha_bar.sqrt(), (1 - alpha_bar).sqrt()
+
+    def noised(self, tau0: torch.Tensor, i: torch.Tensor, epsilon: torch.Tensor) -> torch.Tensor:
+        """tau^i = sqrt(alpha_bar_i) tau^0 + sqrt(1 - alpha_bar_i) epsilon: eq. (5); (B, K, d)."""
+        signal, noise = self.levels(i)
+        return signal * tau0 + noise * epsilon
+
+    def target(self, tau0: torch.Tensor, i: torch.Tensor, epsilon: torch.Tensor) -> torch.Tensor:
+        """What the network should answer: epsilon (the paper), tau^0, or v (Salimans and Ho 2022)."""
+        if self.prediction == "epsilon":
+            return epsilon
+        if self.prediction == "sample":
+            return tau0
+        signal, noise = self.levels(i)
+        return signal * epsilon - noise * tau0
+
+    def clean(self, predicted: torch.Tensor, i: torch.Tensor, tau_i: torch.Tensor) -> torch.Tensor:
+        """The tau^0 that a prediction implies: eq. (5) solved for it."""
+        if self.prediction == "sample":
+            return predicted
+        signal, noise = self.levels(i)
+        if self.prediction == "epsilon":
+            return (tau_i - noise * predicted) / signal
+        return signal * tau_i - noise * predicted
+
+
+def clamp(tau: torch.Tensor, known: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """tau with its known entries put in place: Algorithm 2, line 5. mask: (K, d)."""
+    return torch.where(mask, known, tau)
+
+
+def clamp_mask(knots: int, width: int, first: list[int], last: list[int], device: torch.device) -> torch.Tensor:
+    """(knots, width) bool: the dimensions known of the first and of the last state."""
+    mask = torch.zeros(knots, width, dtype=torch.bool, device=device)
+    mask[0, first] = True
+    mask[-1, last] = True
+    return mask
+
+
+def denoising_loss(predicted: torch.Tensor, target: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """||target - predicted||^2, eq. (8), averaged over the entries that are not clamped.
+
+    Clamped entries are inputs, not unknowns: Diffuser overwrites the answer there, which gives no
+    gradient and only shifts the logged loss.
+    """
+    squared = (predicted.float() - target).square()  # (B, K, d)
+    free = (~mask).to(squared.dtype)  # (K, d)
+    return (squared * free).sum() / (free.sum() * len(squared))

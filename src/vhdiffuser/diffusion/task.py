@@ -1,0 +1,104 @@
+"""Algorithm 1: variable-horizon diffusion training, one update at a time."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import torch
+from torch import nn
+
+from vhdiffuser.data.crops import Crops, knot_count
+from vhdiffuser.data.normalizer import Normalizer
+from vhdiffuser.diffusion.config import PlannerConfig
+from vhdiffuser.diffusion.process import Process, clamp, clamp_mask, denoising_loss
+from vhdiffuser.diffusion.unet import TemporalUnet
+from vhdiffuser.errors import DataError, VhdError
+from vhdiffuser.modelfile import ModelHeader
+from vhdiffuser.types import EnvSpec, Episodes
+
+
+class PlannerTask:
+    """The planner's recipe for the training loop. The states are normalised once and kept on the device."""
+
+    def __init__(
+        self,
+        episodes: Episodes,
+        spec: EnvSpec,
+        config: PlannerConfig,
+        normalizer: Normalizer,
+        data_fingerprint: str,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        if config.action_dim:
+            raise VhdError("planners are trained on states only: set action_dim to 0 (the original's need not be).")
+        self.spec, self.config, self.normalizer, self.data_fingerprint = spec, config, normalizer, data_fingerprint
+        self.device = torch.device(device)
+        self.process = Process(config.diffusion_steps, config.prediction, self.device)
+        states = normalizer.normalize(spec.planning_state(episodes.observations))  # (N, d)
+        self.crops = Crops(states, episodes.ends, self.device)
+        self.shortest, self.longest = self._crop_lengths()
+
+    def _crop_lengths(self) -> tuple[int, int]:
+        """L_min and T_max, or the fixed horizon twice; T_max no longer than the data allows."""
+        L_min, T_max = self.spec.L_min, self.spec.T_max
+        if self.config.horizon is not None:
+            L_min = T_max = self.config.horizon
+        if self.crops.longest < L_min:
+            raise DataError(
+                f"crops need at least {L_min} states and the longest episode has {self.crops.longest}. "
+                "Lower L_min (or the horizon), or train on longer episodes."
+            )
+        if self.crops.longest < T_max:
+            warnings.warn(
+                f"the longest episode has {self.crops.longest} states: crops end there, not at T_max = {T_max}.",
+                stacklevel=3,
+            )
+        return L_min, min(T_max, self.crops.longest)
+
+    def make_network(self) -> nn.Module:
+        """A fresh U-Net."""
+        return TemporalUnet(self.spec.state_dim, self.config.dim, self.config.dim_mults)
+
+    def draw(self, generator: torch.Generator) -> torch.Tensor:
+        """Lines 2 to 4: L ~ Uniform{L_min..T_max}, start indices valid for it, and the crops tau^0 (B, K, d)."""
+        stride = self.config.stride
+        span = self.longest - self.shortest + 1
+        L = self.shortest + int(torch.randint(span, (), generator=generator, device=self.device))
+        fitting = (self.crops.longest - 1) // stride + 1  # rounding up must not ask for more than the data has
+        K = min(knot_count(L, stride), fitting)
+        return self.crops.draw(K, stride, self.config.batch_size, generator)
+
+    def loss(
+        self, network: nn.Module, ema: nn.Module, generator: torch.Generator, update: int
+    ) -> tuple[torch.Tensor, dict[str, float | torch.Tensor]]:
+        """Algorithm 1, lines 2 to 8, for one mini-batch."""
+        tau0 = self.draw(generator)  # lines 2-4; (B, K, d)
+        B, K, d = tau0.shape
+        i = torch.randint(self.process.steps, (B,), generator=generator, device=self.device)  # line 5
+        epsilon = torch.randn(tau0.shape, generator=generator, device=self.device)
+        mask = clamp_mask(K, d, *self.config.clamped_dims(self.spec), self.device)
+        tau_i = clamp(self.process.noised(tau0, i, epsilon), tau0, mask)  # line 6, ends clean as in planning
+        predicted = network(tau_i, i)  # line 7
+        loss = denoising_loss(predicted, self.process.target(tau0, i, epsilon), mask)  # line 8
+        with torch.no_grad():
+            clean = self.process.clean(predicted.detach().float(), i, tau_i).clamp(-1, 1)
+        # Comparable between predictions, which the loss is not.
+        return loss, {"knots": float(K), "clean_mse": denoising_loss(clean, tau0, mask)}
+
+    def state(self) -> dict[str, Any]:
+        """Nothing changes during training beside the weights."""
+        return {}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Nothing to continue from."""
+
+    def header(self) -> ModelHeader:
+        """The header of the trained planner's file."""
+        return ModelHeader(
+            kind="planner",
+            spec=self.spec.to_json(),
+            config=self.config.to_json(),
+            normalizer=self.normalizer.to_json(),
+            data_fingerprint=self.data_fingerprint,
+        )

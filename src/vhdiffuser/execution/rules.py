@@ -1,0 +1,71 @@
+"""The execution protocols, as the rules by which one execution ends or plans again.
+
+Strict synchronisation: the planning step is the control step, and each of a plan's L indices gets
+exactly one action, so a plan that never hits is executed for L steps: the paper's
+l = min{L_hat, t_hit}. The action at index t leads to state t+1; at the last index, to the goal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from vhdiffuser.envs.success import reached
+from vhdiffuser.errors import VhdError
+from vhdiffuser.types import EnvSpec, FloatArray
+
+HitTest = Callable[[FloatArray, FloatArray], np.ndarray]
+"""(B, d) states, (B, goal_dim) goals -> (B,) bool."""
+
+
+def paper_hit(spec: EnvSpec, scale: FloatArray) -> HitTest:
+    """Membership in the paper's goal region G_eps(g)."""
+    return lambda states, goals: reached(spec, scale, states, goals)
+
+
+@dataclass(frozen=True)
+class ExecutionRule:
+    """When an execution plans again, and when it ends."""
+
+    threshold: float | None = None
+    """Replan when the tracking error (normalised, infinity norm over the goal dimensions) exceeds this; None: never."""
+    check_every: int = 1
+    """Control steps of a plan between two checks of the tracking error."""
+    budget: int | None = None
+    """Control steps after which the execution gives up; None: the first plan's length alone."""
+    stop_at_hit: bool = True
+    """Whether the first hit ends the execution (always so in the paper)."""
+    hold: bool = False
+    """Whether a plan's last state is held after its end, until the budget (D4RL's fixed-length episodes)."""
+
+    def __post_init__(self) -> None:
+        if self.threshold is not None and not self.threshold > 0:
+            raise VhdError(f"the replanning threshold must be positive, got {self.threshold}.")
+        if self.check_every < 1:
+            raise VhdError(f"the tracking error is checked every 1 or more steps, got {self.check_every}.")
+        if self.budget is not None and self.budget < 1:
+            raise VhdError(f"the step budget must be positive, got {self.budget}.")
+        if (self.replans or self.hold) and self.budget is None:
+            raise VhdError("replanning and holding need a step budget, or they might never end.")
+
+    @property
+    def replans(self) -> bool:
+        """Whether plans are ever renewed."""
+        return self.threshold is not None
+
+
+def single_shot() -> ExecutionRule:
+    """One plan, tracked to its end or to the first hit."""
+    return ExecutionRule()
+
+
+def replan_on_deviation(budget: int, threshold: float, check_every: int) -> ExecutionRule:
+    """Plan again on deviation, or when a plan ends short of the goal; until the first hit or the budget."""
+    return ExecutionRule(threshold=threshold, check_every=check_every, budget=budget)
+
+
+def fixed_episode(steps: int) -> ExecutionRule:
+    """One plan, its last state held; every episode lasts `steps` steps, hit or not."""
+    return ExecutionRule(budget=steps, stop_at_hit=False, hold=True)

@@ -1,0 +1,110 @@
+"""Mini-batches (s, g, k, s_k, hit) of the Length Predictor, built by tensor operations over the whole dataset."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from vhdiffuser.length.config import GoalMixture
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One mini-batch of B pairs. States and goals are normalised."""
+
+    t: torch.Tensor
+    """(B,) dataset index of the start."""
+    u: torch.Tensor
+    """(B,) dataset index of the state that the goal was taken from."""
+    s: torch.Tensor
+    """(B, d) start states."""
+    g: torch.Tensor
+    """(B, goal_dim) goals."""
+    g_state: torch.Tensor
+    """(B, d) the states that the goals were taken from."""
+    k: torch.Tensor
+    """(B,) steps from s to s_k along s's episode."""
+    s_k: torch.Tensor
+    """(B, d): the first state within epsilon of g where `hit`, else the k-step successor."""
+    hit: torch.Tensor
+    """(B,) bool: whether s's episode reaches g within T_max steps."""
+
+
+class PairSampler:
+    """Draws batches from episodes laid end to end, on the device that holds them."""
+
+    def __init__(
+        self, states: torch.Tensor, ends: torch.Tensor, goal_dims: tuple[int, ...], epsilon: float, T_max: int
+    ) -> None:
+        """states (N, d), normalised; ends (E,) one past each episode's last state."""
+        self.states = states
+        self.epsilon = epsilon
+        self.T_max = T_max
+        self.goal_dims = list(goal_dims)
+        lengths = torch.diff(ends, prepend=ends.new_zeros(1))
+        self.last = torch.repeat_interleave(ends - 1, lengths)  # (N,) last index of each state's episode
+        self._transitions = torch.cumsum(lengths - 1, dim=0)  # (E,)
+        # Infinity is within epsilon of nothing: windows may reach past the end of the data.
+        padding = states.new_full((T_max, len(goal_dims)), torch.inf)
+        goals = torch.cat([states[:, self.goal_dims], padding])
+        self._windows = goals.unfold(0, T_max, 1)  # (N + 1, goal_dim, T_max), a view
+
+    @property
+    def device(self) -> torch.device:
+        """Where the data and the batches are."""
+        return self.states.device
+
+    def goals_at(self, index: torch.Tensor) -> torch.Tensor:
+        """(...,) indices -> (..., goal_dim)."""
+        return self.states[index][..., self.goal_dims]
+
+    def draw_states(self, count: int, generator: torch.Generator) -> torch.Tensor:
+        """(count,) indices of states, uniform over the dataset: the global pool."""
+        return torch.randint(len(self.states), (count,), generator=generator, device=self.device)
+
+    def draw_starts(self, count: int, generator: torch.Generator) -> torch.Tensor:
+        """(count,) indices of states that have a successor, uniform."""
+        number = torch.randint(
+            int(self._transitions[-1]), (count,), generator=generator, device=self.device
+        )  # n-th transition
+        # Each episode before it has one state more than it has transitions.
+        return number + torch.searchsorted(self._transitions, number, right=True)
+
+    def draw_goals(self, t: torch.Tensor, mixture: GoalMixture, generator: torch.Generator) -> torch.Tensor:
+        """(B,) indices of goal states for starts t."""
+        weights = torch.tensor([mixture.endpoint, mixture.local, mixture.far], dtype=torch.float32, device=self.device)
+        source = torch.multinomial(weights, len(t), replacement=True, generator=generator)
+        reach = (self.last[t] - t).clamp(max=self.T_max)  # (B,) furthest local goal
+        uniform = torch.rand(len(t), generator=generator, device=self.device)
+        local = t + 1 + (uniform * reach).long().clamp(max=reach - 1)
+        far = self.draw_states(len(t), generator)
+        return torch.where(source == 0, self.last[t], torch.where(source == 1, local, far))
+
+    def first_hit(self, t: torch.Tensor, g: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Steps from state t (B,) to the first state of its episode within epsilon of g (B, goal_dim).
+
+        0 where the start itself is; looks at most T_max steps ahead and never past the episode's end.
+        Returns (B,) steps and (B,) whether there is such a state.
+        """
+        near = ((self._windows[t + 1] - g[:, :, None]).abs() <= self.epsilon).all(dim=1)  # (B, T_max)
+        ahead = torch.arange(1, self.T_max + 1, device=self.device)
+        near &= ahead <= (self.last[t] - t)[:, None]
+        steps = near.int().argmax(dim=1) + 1  # argmax gives the first of equals
+        here = ((self.goals_at(t) - g).abs() <= self.epsilon).all(dim=1)
+        return torch.where(here, 0, steps), near.any(dim=1) | here
+
+    def links(self, t: torch.Tensor, links: tuple[int, ...]) -> torch.Tensor:
+        """(B, |K|) steps of every link from states t (B,), clipped to the episode's end."""
+        return torch.minimum(torch.tensor(links, device=self.device), (self.last[t] - t)[:, None])
+
+    def draw(self, count: int, mixture: GoalMixture, links: tuple[int, ...], generator: torch.Generator) -> Batch:
+        """A fresh mini-batch; without a hit, k comes from the link set K, clipped to the episode's end."""
+        t = self.draw_starts(count, generator)
+        u = self.draw_goals(t, mixture, generator)
+        g = self.goals_at(u)
+        steps, hit = self.first_hit(t, g)
+        choice = torch.randint(len(links), (count, 1), generator=generator, device=self.device)
+        link = self.links(t, links).gather(1, choice)[:, 0]
+        k = torch.where(hit, steps, link)
+        return Batch(t, u, self.states[t], g, self.states[u], k, self.states[t + k], hit)

@@ -1,0 +1,86 @@
+"""The three-phase curriculum of Sec. V-B: anchor warm-start, DP expansion, relay/triangle strengthening."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from vhdiffuser.length.config import PhaseConfig, PlateauConfig
+
+
+class Curriculum:
+    """Which phase training is in. Fed with the anchor error of every update."""
+
+    def __init__(self, phases: tuple[PhaseConfig, ...], plateau: PlateauConfig, ramp: int) -> None:
+        """`ramp`: updates over which a new phase's loss weights take over from the last one's."""
+        self.phases = phases
+        self.plateau = plateau
+        self.ramp = ramp
+        self.phase = 0
+        self.began = 0  # update at which the phase began
+        self.error = float("inf")  # last reading, normalised
+        self._best = float("inf")
+        self._stale = 0  # readings since the best
+        self._sum: torch.Tensor | float = 0.0
+        self._count = 0
+
+    @property
+    def current(self) -> PhaseConfig:
+        """The phase's settings."""
+        return self.phases[self.phase]
+
+    def weights(self, update: int) -> tuple[float, float]:
+        """lambda_cons and lambda_triangle, ramped linearly from the last phase's."""
+        now = self.current
+        before = self.phases[max(self.phase - 1, 0)]
+        share = min((update - self.began) / max(self.ramp, 1), 1.0)
+        return (
+            before.lambda_cons + share * (now.lambda_cons - before.lambda_cons),
+            before.lambda_triangle + share * (now.lambda_triangle - before.lambda_triangle),
+        )
+
+    def observe(self, anchor_error: torch.Tensor, update: int) -> None:
+        """Take in one update's mean |f - y| over anchors; move on when it has plateaued.
+
+        The error stays a tensor until a window is full: reading it each time would stall a GPU.
+        """
+        self._sum = self._sum + anchor_error.detach()
+        self._count += 1
+        if self._count < self.plateau.window:
+            return
+        self.error = float(self._sum) / self._count
+        self._sum, self._count = 0.0, 0
+        if self.error < self._best * (1 - self.plateau.improvement):
+            self._best, self._stale = self.error, 0
+        else:
+            self._stale += 1
+        spent = update + 1 - self.began
+        flat = self._stale >= self.plateau.patience and spent >= self.current.shortest
+        if self.phase < len(self.phases) - 1 and (flat or spent >= self.current.longest):
+            self.phase += 1
+            self.began = update + 1
+            # The new phase draws other pairs: its errors are not comparable with the last one's.
+            self._best, self._stale = float("inf"), 0
+
+    def state(self) -> dict[str, Any]:
+        """As JSON can hold it: training resumed from it goes on as if it had not stopped."""
+        return {
+            "phase": self.phase,
+            "began": self.began,
+            "error": _finite(self.error),
+            "best": _finite(self._best),
+            "stale": self._stale,
+            "sum": float(self._sum),
+            "count": self._count,
+        }
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """The inverse of `state`."""
+        self.phase, self.began = int(state["phase"]), int(state["began"])
+        self.error, self._best = (float("inf") if state[key] is None else state[key] for key in ("error", "best"))
+        self._stale, self._sum, self._count = int(state["stale"]), float(state["sum"]), int(state["count"])
+
+
+def _finite(value: float) -> float | None:
+    return value if value < float("inf") else None  # JSON has no infinity

@@ -1,0 +1,133 @@
+"""A trained Length Predictor as others use it: arrays in the environment's units in, steps out.
+
+It needs neither the planner nor a simulator, and serves as a heuristic for graph search and task planning:
+
+    predictor = LengthPredictor.load(Path("length.safetensors"))
+    steps = predictor.predict_steps(here, places)  # (d,), (n, goal_dim) -> (n,)
+    order = steps.argsort()                        # visit the nearest place first
+
+Estimates lean to the low side of what was observed, so they suit A*-like searches; they are learned, and so
+not strictly admissible.
+"""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from vhdiffuser.data.normalizer import Normalizer
+from vhdiffuser.errors import VhdError
+from vhdiffuser.length.config import LengthConfig, goal_dims
+from vhdiffuser.length.network import FourierEncoder, LengthNetwork, MakeEncoder
+from vhdiffuser.modelfile import load_model
+from vhdiffuser.types import EnvSpec, FloatArray, IntArray
+
+_FAR_OUTSIDE = 1.2
+"""Normalised size from which a state counts as far outside the data, which fills [-1, 1]."""
+_CHUNK = 2048
+"""Queries in one forward pass: large enough to be fast, small enough for the cache."""
+
+
+class OutsideDataWarning(UserWarning):
+    """A query far outside what the model was trained on: its answer is a guess."""
+
+
+class LengthPredictor:
+    """f_theta with its units: the shortest number of control steps from a state to a goal."""
+
+    def __init__(self, network: torch.nn.Module, spec: EnvSpec, config: LengthConfig, normalizer: Normalizer) -> None:
+        self.network = network.eval()
+        self.spec = spec
+        self.config = config
+        self.normalizer = normalizer
+        self._goal_dims = goal_dims(spec, config)
+        self._device = next(network.parameters()).device
+
+    @classmethod
+    def load(
+        cls, path: Path, device: torch.device | str = "cpu", make_encoder: MakeEncoder = FourierEncoder
+    ) -> LengthPredictor:
+        """Read a model file written by `vhd train length`."""
+        tensors, header = load_model(Path(path), "length")
+        spec, config = EnvSpec.from_json(header.spec), LengthConfig.from_json(header.config)
+        network = LengthNetwork(
+            spec.state_dim, goal_dims(spec, config), len(config.levels), config.network, make_encoder
+        )
+        network.load_state_dict(tensors)
+        return cls(network.to(device), spec, config, Normalizer.from_json(header.normalizer))
+
+    def predict_steps(self, starts: FloatArray, goals: FloatArray) -> FloatArray:
+        """Steps from each start to each goal, between 0 and T_max.
+
+        `starts` is (..., d) and `goals` (..., goal_dim), or (..., d) of which the goal dimensions count, in the
+        environment's units; leading shapes broadcast against each other. Returns that shape, float32.
+        """
+        return self._levels(starts, goals)[..., 0]
+
+    def predict_spread(self, starts: FloatArray, goals: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Steps as `predict_steps`, and their spread: how far apart, in steps, the predicted quantiles lie."""
+        if len(self.config.levels) < 2:
+            raise VhdError(
+                f"this model predicts one quantile only ({self.config.levels[0]}), so it knows no spread. "
+                "Train it with at least two `levels`."
+            )
+        levels = self._levels(starts, goals)
+        return levels[..., 0], levels.max(axis=-1) - levels.min(axis=-1)
+
+    def plan_length(self, starts: FloatArray, goals: FloatArray, gamma: float = 1.0) -> IntArray:
+        """L_hat = clip(gamma * (f * T_max + 1), L_min, T_max), in states, rounded up."""
+        if not gamma > 0:
+            raise VhdError(f"gamma must be above 0 (1 is no margin), got {gamma}.")
+        length = np.ceil(gamma * (self.predict_steps(starts, goals).astype(np.float64) + 1))
+        return np.clip(length, self.spec.L_min, self.spec.T_max).astype(np.int64)
+
+    def _levels(self, starts: FloatArray, goals: FloatArray) -> FloatArray:
+        """(..., levels) in steps."""
+        d = self.spec.state_dim
+        s = self._checked("starts", starts, (d,), tuple(range(d)))
+        goal_sizes = (len(self._goal_dims), d)
+        g = self._checked("goals", goals, goal_sizes, self._goal_dims)
+        try:
+            shape = np.broadcast_shapes(s.shape[:-1], g.shape[:-1])
+        except ValueError as error:
+            raise VhdError(
+                f"starts {np.shape(starts)} and goals {np.shape(goals)} do not broadcast: all but the last "
+                "dimension must agree, or be 1, or be missing."
+            ) from error
+        flat_s = torch.from_numpy(np.broadcast_to(s, (*shape, s.shape[-1])).reshape(-1, s.shape[-1]).copy())
+        flat_g = torch.from_numpy(np.broadcast_to(g, (*shape, g.shape[-1])).reshape(-1, g.shape[-1]).copy())
+        with torch.inference_mode():
+            parts = [
+                self.network(s_part.to(self._device), g_part.to(self._device)).cpu()
+                for s_part, g_part in zip(flat_s.split(_CHUNK), flat_g.split(_CHUNK), strict=True)
+            ]
+            f = torch.cat(parts).clamp(max=1.0)
+        return (f * self.spec.T_max).numpy().reshape(*shape, f.shape[-1])
+
+    def _checked(self, name: str, values: FloatArray, sizes: tuple[int, ...], dims: tuple[int, ...]) -> FloatArray:
+        """Normalised values of the wanted dimensions, or an error that says what is wrong."""
+        array = np.asarray(values, np.float32)
+        if array.ndim == 0 or array.shape[-1] not in sizes:
+            allowed = " or ".join(f"(..., {size})" for size in dict.fromkeys(sizes))
+            raise VhdError(f"{self.spec.name}: {name} must have shape {allowed}, got {array.shape}.")
+        if not np.isfinite(array).all():
+            bad = np.argwhere(~np.isfinite(array))[0].tolist()
+            raise VhdError(f"{self.spec.name}: {name}{bad} is NaN or infinite. Give finite numbers.")
+        if array.shape[-1] != len(dims):
+            array = array[..., list(dims)]
+        normal = self.normalizer.select(dims).normalize(array)
+        outside = np.abs(normal) > _FAR_OUTSIDE
+        if outside.any():
+            worst = int(np.abs(normal).reshape(-1, len(dims)).max(axis=0).argmax())
+            dim = dims[worst]
+            warnings.warn(
+                f"{self.spec.name}: {int(outside.any(axis=-1).sum())} of the {name} lie far outside the data, most in "
+                f"{self.spec.state_names[dim]} (data: {self.normalizer.low[dim]:.3g} to "
+                f"{self.normalizer.high[dim]:.3g}); their steps are guesses.",
+                OutsideDataWarning,
+                stacklevel=4,
+            )
+        return normal

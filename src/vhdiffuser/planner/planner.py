@@ -1,0 +1,199 @@
+"""(start, goal) -> L_hat -> plan: the pipeline of Algorithm 2, for one pair or for many."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Literal, Protocol
+
+import numpy as np
+import torch
+from torch import nn
+
+from vhdiffuser.data.crops import knot_count
+from vhdiffuser.data.normalizer import Normalizer
+from vhdiffuser.diffusion.config import PlannerConfig
+from vhdiffuser.diffusion.interpolation import control_rate
+from vhdiffuser.diffusion.process import Process, clamp_mask
+from vhdiffuser.diffusion.sampler import sample
+from vhdiffuser.diffusion.unet import TemporalUnet
+from vhdiffuser.errors import DataError, VhdError
+from vhdiffuser.modelfile import load_model
+from vhdiffuser.planner.requests import check_inside, checked_goals, checked_lengths, checked_seeds, checked_starts
+from vhdiffuser.types import EnvSpec, FloatArray, IntArray, Plan
+
+KNOTS_PER_BATCH = 8192
+"""Knots denoised at once: bounds memory (some 40 MB of activations), and is where throughput levels off."""
+
+
+class StepsPredictor(Protocol):
+    """What the planner asks of a Length Predictor."""
+
+    def predict_steps(self, starts: FloatArray, goals: FloatArray) -> np.ndarray:
+        """(B, d) and (B, goal_dim) -> (B,) shortest-step distances f_theta(s, g) T_max."""
+        ...
+
+
+class Planner:
+    """A trained denoiser with all that is needed to plan: its recipe, normaliser and, if given, a Length Predictor."""
+
+    def __init__(
+        self,
+        network: nn.Module,
+        config: PlannerConfig,
+        spec: EnvSpec,
+        normalizer: Normalizer,
+        length_predictor: StepsPredictor | None = None,
+        *,
+        gamma: float = 1.0,
+        outside: Literal["warn", "refuse", "ignore"] = "warn",
+        lengths: tuple[int, int] | None = None,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        """gamma scales predicted lengths; `outside` says what a start or goal beyond the data's limits does;
+        `lengths` are the shortest and longest plan allowed, (L_min, T_max) unless told."""
+        self.config, self.spec, self.normalizer = config, spec, normalizer
+        self.length_predictor, self.gamma, self.outside = length_predictor, gamma, outside
+        self.lengths = lengths or (spec.L_min, spec.T_max)
+        self.device = torch.device(device)
+        self.network = network.to(self.device).eval()
+        self.process = Process(config.diffusion_steps, config.prediction, self.device)
+
+    @classmethod
+    def load(
+        cls,
+        path: Path | str,
+        length_predictor: StepsPredictor | None = None,
+        *,
+        gamma: float = 1.0,
+        outside: Literal["warn", "refuse", "ignore"] = "warn",
+        lengths: tuple[int, int] | None = None,
+        device: torch.device | str = "cpu",
+    ) -> Planner:
+        """A planner from its model file."""
+        tensors, header = load_model(Path(path), "planner")
+        config, spec = PlannerConfig.from_json(header.config), EnvSpec.from_json(header.spec)
+        network = TemporalUnet(config.action_dim + spec.state_dim, config.dim, config.dim_mults)
+        try:
+            network.load_state_dict(tensors)
+        except RuntimeError as error:
+            raise DataError(f"{path}: its weights do not fit its own recipe ({error}). Train it again.") from error
+        normalizer = Normalizer.from_json(header.normalizer)
+        return cls(
+            network,
+            config,
+            spec,
+            normalizer,
+            length_predictor,
+            gamma=gamma,
+            outside=outside,
+            lengths=lengths,
+            device=device,
+        )
+
+    def plan(
+        self,
+        start: FloatArray,
+        goal: FloatArray,
+        length: int | None = None,
+        steps: int | None = None,
+        sampler: str | None = None,
+        seed: int = 0,
+        gamma: float | None = None,
+        keep_denoising: bool = False,
+    ) -> Plan:
+        """One plan of exactly `length` states (or L_hat of the Length Predictor) from start (d,) to goal.
+
+        The goal may be given as goal dimensions (goal_dim,) or as a whole planning state (d,).
+        """
+        lengths = None if length is None else [length]
+        starts, goals = np.asarray(start)[None], np.asarray(goal)[None]
+        return self.plan_batch(starts, goals, lengths, steps, sampler, [seed], gamma, keep_denoising)[0]
+
+    def plan_batch(
+        self,
+        starts: FloatArray,
+        goals: FloatArray,
+        lengths: Sequence[int] | IntArray | int | None = None,
+        steps: int | None = None,
+        sampler: str | None = None,
+        seeds: Sequence[int] | IntArray | int = 0,
+        gamma: float | None = None,
+        keep_denoising: bool = False,
+    ) -> list[Plan]:
+        """Plans for (B, d) starts and (B, goal_dim or d) goals, in that order, each of its own length.
+
+        Plans of equally many knots are denoised together, in batches of bounded size; each comes out as if it
+        were planned alone with its seed. One integer for all `seeds` means that seed, the next one, and so on.
+        """
+        starts = checked_starts(self.spec, starts)  # (B, d)
+        targets = checked_goals(self.spec, goals, self.config.clamp, len(starts))  # (B, d)
+        check_inside(self.spec, self.normalizer, starts, targets, self.config.clamp, self.outside)
+        if lengths is None:
+            lengths = self.predict_lengths(starts, self.spec.goal_of(targets), gamma)
+        lengths = checked_lengths(lengths, len(starts), self.lengths, self.config.horizon)  # (B,)
+        seeds = checked_seeds(seeds, len(starts))  # (B,)
+        steps = self.config.steps if steps is None else steps
+        sampler = sampler or self.config.sampler
+
+        plans: dict[int, Plan] = {}
+        for K, members in self._groups(lengths):
+            knots, kept = self._denoise(
+                starts[members], targets[members], K, seeds[members], steps, sampler, keep_denoising
+            )
+            for length in np.unique(lengths[members]):
+                same = np.flatnonzero(lengths[members] == length)
+                states = control_rate(knots[same], int(length), self.config.stride, self.spec, self.config.clamp)
+                for row, own_states in zip(same, states, strict=True):
+                    member = int(members[row])
+                    history = None if kept is None else kept[row]
+                    plans[member] = self._plan(own_states, starts[member], targets[member], history)
+        return [plans[member] for member in range(len(starts))]
+
+    def predict_lengths(self, starts: FloatArray, goals: FloatArray, gamma: float | None = None) -> IntArray:
+        """(B,) L_hat = clip(gamma (f_theta(s, g) T_max + 1), L_min, T_max): Algorithm 2, line 1.
+
+        A fixed-horizon planner without a Length Predictor plans at its horizon.
+        """
+        if self.length_predictor is not None:
+            distance = np.asarray(self.length_predictor.predict_steps(starts, goals), np.float64)  # (B,)
+            gamma = self.gamma if gamma is None else gamma
+            return np.clip(np.rint(gamma * (distance + 1)), *self.lengths).astype(np.int64)
+        if self.config.horizon is not None:
+            return np.full(len(starts), self.config.horizon)
+        raise VhdError(
+            "no length: give `length` (states of the plan), or make the planner with a length_predictor "
+            "(`vhd train length`)."
+        )
+
+    def _groups(self, lengths: IntArray) -> Iterator[tuple[int, IntArray]]:
+        """(K, indices of plans with K knots), split so that K times the plans stays within bounds."""
+        counts = np.array([knot_count(int(length), self.config.stride) for length in lengths], np.int64)
+        for K in np.unique(counts):
+            members = np.flatnonzero(counts == K)
+            size = max(KNOTS_PER_BATCH // int(K), 1)
+            for first in range(0, len(members), size):
+                yield int(K), members[first : first + size]
+
+    @torch.inference_mode()
+    def _denoise(
+        self, starts: FloatArray, targets: FloatArray, K: int, seeds: IntArray, steps: int, sampler: str, keep: bool
+    ) -> tuple[FloatArray, FloatArray | None]:
+        """Algorithm 2, lines 2 to 6: knots (B, K, d) in units and, if kept, (B, steps + 1, K, d)."""
+        first = self.config.action_dim  # the original Diffuser's knots are (action, state)
+        width = first + self.spec.state_dim
+        known = torch.zeros(len(starts), K, width, device=self.device)
+        known[:, 0, first:] = torch.from_numpy(self.normalizer.normalize(starts))
+        known[:, -1, first:] = torch.from_numpy(self.normalizer.normalize(targets))
+        mask = clamp_mask(K, width, *self.config.clamped_dims(self.spec), self.device)
+        generators = [torch.Generator().manual_seed(int(seed)) for seed in seeds]
+        tau, kept = sample(self.network, self.process, known, mask, generators, sampler, steps, keep)
+        knots = self.normalizer.unnormalize(tau[..., first:].cpu().numpy())
+        return knots, None if kept is None else self.normalizer.unnormalize(kept[..., first:].cpu().numpy())
+
+    def _plan(self, states: FloatArray, start: FloatArray, target: FloatArray, kept: FloatArray | None) -> Plan:
+        """The plan with the ends that were asked for, to the last bit, where units and back had rounded them."""
+        last = list(self.spec.goal_dims) if self.config.clamp == "goal" else list(range(self.spec.state_dim))
+        states[0] = start
+        states[-1, last] = target[last]
+        return Plan(states=states, goal=self.spec.goal_of(target), denoising=kept)

@@ -1,0 +1,111 @@
+"""What a caller may ask of a planner, checked before any work is done."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+
+import numpy as np
+
+from vhdiffuser.data.normalizer import Normalizer
+from vhdiffuser.errors import VhdError
+from vhdiffuser.types import EnvSpec, FloatArray, IntArray
+
+EDGE = 1e-3
+"""Normalised units by which a value may exceed the data's limits before it counts as outside."""
+
+
+class RequestError(VhdError):
+    """A start, goal, length or seed that cannot be planned with."""
+
+
+def checked_starts(spec: EnvSpec, starts: FloatArray) -> FloatArray:
+    """(B, d) float32, finite."""
+    starts = np.asarray(starts, np.float32)
+    if starts.ndim != 2 or starts.shape[1] != spec.state_dim:
+        raise RequestError(
+            f"a start needs the {spec.state_dim} numbers {', '.join(spec.state_names)}; got shape {starts.shape[1:]}."
+        )
+    _refuse_not_finite("start", starts)
+    return starts
+
+
+def checked_goals(spec: EnvSpec, goals: FloatArray, clamp: str, count: int) -> FloatArray:
+    """(B, d) float32 target states; what a goal leaves open is 0 (a velocity at rest, or not used at all)."""
+    goals = np.asarray(goals, np.float32)
+    if goals.ndim != 2 or goals.shape[1] not in (spec.goal_dim, spec.state_dim):
+        names = ", ".join(spec.state_names[dim] for dim in spec.goal_dims)
+        raise RequestError(
+            f"a goal needs the {spec.goal_dim} numbers {names}, or a whole state of {spec.state_dim}; "
+            f"got shape {goals.shape[1:]}."
+        )
+    if len(goals) != count:
+        raise RequestError(f"{count} starts and {len(goals)} goals: give one goal for every start.")
+    _refuse_not_finite("goal", goals)
+    if goals.shape[1] != spec.goal_dim:
+        return goals
+    open_dims = set(range(spec.state_dim)) - set(spec.goal_dims) - set(spec.velocity_dims or ())
+    if clamp == "state" and open_dims:
+        names = ", ".join(spec.state_names[dim] for dim in sorted(open_dims))
+        raise RequestError(f"this planner fixes the whole last state: give a goal of {spec.state_dim} with {names}.")
+    targets = np.zeros((count, spec.state_dim), np.float32)
+    targets[:, list(spec.goal_dims)] = goals
+    return targets
+
+
+def check_inside(
+    spec: EnvSpec, normalizer: Normalizer, starts: FloatArray, targets: FloatArray, clamp: str, outside: str
+) -> None:
+    """Warn of, or refuse, starts and goals beyond the limits of the data the planner was trained on."""
+    if outside == "ignore":
+        return
+    goal_dims = range(spec.state_dim) if clamp == "state" else spec.goal_dims
+    for kind, states, dims in (("start", starts, range(spec.state_dim)), ("goal", targets, goal_dims)):
+        beyond = np.abs(normalizer.normalize(states)) > 1 + EDGE  # (B, d)
+        beyond[:, [dim for dim in range(spec.state_dim) if dim not in dims]] = False
+        if not beyond.any():
+            continue
+        number, dim = (int(index) for index in np.argwhere(beyond)[0])
+        message = (
+            f"{kind} {number}: {spec.state_names[dim]} = {states[number, dim]:.4g} lies outside the training data's "
+            f"{normalizer.low[dim]:.4g} .. {normalizer.high[dim]:.4g} ({int(beyond.any(axis=1).sum())} such {kind}s)."
+        )
+        if outside == "refuse":
+            raise RequestError(message + " Choose one inside, or make the planner with outside='warn'.")
+        warnings.warn(message + " The plan may be poor there.", stacklevel=4)
+
+
+def checked_lengths(
+    lengths: Sequence[int] | IntArray | int, count: int, allowed: tuple[int, int], horizon: int | None
+) -> IntArray:
+    """(B,) int64 within `allowed`, or equal to the horizon the planner was trained for."""
+    values = np.asarray(lengths)
+    if values.ndim > 1 or (values.ndim == 1 and len(values) != count):
+        raise RequestError(f"{count} pairs and lengths of shape {values.shape}: give one length, or one for each.")
+    if not np.issubdtype(values.dtype, np.integer):
+        raise RequestError(f"a length is a whole number of states, got {values.ravel()[:3]}.")
+    values = np.broadcast_to(values, (count,)).astype(np.int64)
+    shortest, longest = max(allowed[0], 2), allowed[1]
+    wrong = (values < shortest) | (values > longest)
+    if horizon is not None:
+        wrong &= values != horizon
+    if wrong.any():
+        raise RequestError(
+            f"length {int(values[wrong][0])} is out of range: this planner makes plans of {shortest} to {longest} "
+            "states. Other lengths can be allowed with Planner(..., lengths=(shortest, longest))."
+        )
+    return values
+
+
+def checked_seeds(seeds: Sequence[int] | IntArray | int, count: int) -> IntArray:
+    """(B,) int64: the given seeds, or `count` of them from one onwards."""
+    values = np.asarray(seeds)
+    if not np.issubdtype(values.dtype, np.integer) or values.shape not in ((), (count,)):
+        raise RequestError(f"seeds must be one integer or {count} of them, got {values.dtype} of shape {values.shape}.")
+    return values + np.arange(count) if values.ndim == 0 else values.astype(np.int64)
+
+
+def _refuse_not_finite(kind: str, values: FloatArray) -> None:
+    bad = ~np.isfinite(values).all(axis=1)
+    if bad.any():
+        raise RequestError(f"{kind} {int(bad.argmax())} holds NaN or infinity: {values[bad][0]}.")

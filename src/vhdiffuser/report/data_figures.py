@@ -1,0 +1,62 @@
+"""Pictures of datasets: where the trajectories went."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from vhdiffuser.report.drawing import boxes_on_page, draw_maze, new_figure, on_page, save_figure
+from vhdiffuser.types import EnvSpec, Episodes, FloatArray
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+def draw_dataset(spec: EnvSpec, episodes: Episodes, path: Path, steps: int = 20_000) -> Path:
+    """About `steps` states as paths, coloured by time: over the maze, or as two views of a workspace."""
+    paths = _sample(spec, episodes, steps)
+    if spec.family in ("maze2d", "antmaze"):
+        from vhdiffuser.envs.make import make_env
+
+        walls = make_env(spec.name).walls  # type: ignore[attr-defined]
+        figure, axes = new_figure(1, 1, size=5)
+        draw_maze(axes[0], boxes_on_page(spec.name, walls))
+        _draw_coloured(axes[0], [on_page(spec.name, places) for places in paths])
+    else:
+        views = [(0, min(1, spec.goal_dim - 1))] + ([(0, 2)] if spec.goal_dim > 2 else [])
+        figure, axes = new_figure(1, len(views), size=4.5)
+        names = [spec.state_names[dim] for dim in spec.goal_dims]
+        for axis, (right, up) in zip(axes, views, strict=True):
+            _draw_coloured(axis, [places[:, [right, up]] for places in paths])
+            axis.set_xlabel(names[right])
+            axis.set_ylabel(names[up])
+    states = sum(len(places) for places in paths)
+    figure.suptitle(f"{spec.name}: {states:,} of {len(episodes.observations):,} states")
+    return save_figure(figure, path)
+
+
+def _sample(spec: EnvSpec, episodes: Episodes, steps: int) -> list[FloatArray]:
+    """Goal dimensions of whole episodes, spread over the data, until `steps` states are together."""
+    order = np.random.default_rng(0).permutation(len(episodes))
+    paths, left = [], steps
+    for number in order:
+        places = spec.goal_of(spec.planning_state(episodes.episode(int(number))[0]))[: max(left, 2)]
+        paths.append(places)
+        left -= len(places)
+        if left <= 0:
+            break
+    return paths
+
+
+def _draw_coloured(axes: Axes, paths: list[FloatArray]) -> None:
+    from matplotlib.collections import LineCollection
+
+    for places in paths:
+        segments = np.stack([places[:-1], places[1:]], axis=1)
+        lines = LineCollection(list(segments), cmap="viridis", array=np.arange(len(segments)), lw=0.5, alpha=0.6)
+        axes.add_collection(lines)
+    if not axes.get_xticks().size:
+        return
+    axes.autoscale()

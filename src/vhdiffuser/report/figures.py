@@ -1,0 +1,200 @@
+"""The report's figures, from rows and kept rollouts alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vhdiffuser.report.drawing import (
+    FIXED_COLOUR,
+    METHOD_COLOURS,
+    PLAN_COLOUR,
+    boxes_on_page,
+    draw_ends,
+    draw_maze,
+    draw_path,
+    new_figure,
+    on_page,
+    save_figure,
+)
+from vhdiffuser.report.paper import METHOD_LABELS, PROTOCOL_LABELS
+from vhdiffuser.results.rows import Row
+from vhdiffuser.results.sidefiles import KeptRollout, PlanSheet
+from vhdiffuser.results.summary import Summary, summarize_cell, wilson_interval
+
+
+def length_mismatch(sheet: PlanSheet, path: Path) -> Path:
+    """Fig. 1: plans of one pair at different lengths."""
+    figure, panels = new_figure(1, len(sheet.plans))
+    for axes, places in zip(panels, sheet.plans, strict=True):
+        draw_maze(axes, boxes_on_page(sheet.environment, sheet.walls))
+        drawn = on_page(sheet.environment, places)
+        draw_path(axes, drawn, marker=".", markersize=2, linewidth=1)
+        draw_ends(axes, drawn[0], on_page(sheet.environment, sheet.goal))
+        axes.set_title(f"L = {len(places)}")
+    figure.suptitle(f"{sheet.environment}: one pair, three lengths")
+    return save_figure(figure, path)
+
+
+def case_study(rollouts: Mapping[str, KeptRollout], config: Mapping[str, Any], path: Path) -> Path:
+    """Fig. 3: one pair under replanning, a panel per method; plans in grey, the executed path in colour."""
+    figure, panels = new_figure(2, 2)
+    environment, goal_dims = config["environment"], list(config["goal_dims"])
+    walls = boxes_on_page(environment, config["walls"])
+    tolerance = np.abs(on_page(environment, config["epsilon"] * np.asarray(config["scale"])))
+    for axes in panels[len(rollouts) :]:
+        axes.set_axis_off()
+    for axes, (method, kept) in zip(panels, rollouts.items(), strict=False):
+        draw_maze(axes, walls)
+        for _, places in kept.plans:
+            draw_path(axes, on_page(environment, places), color=PLAN_COLOUR, linewidth=0.6, alpha=0.7)
+        executed = on_page(environment, kept.states[:, goal_dims])
+        draw_path(axes, executed, color=METHOD_COLOURS.get(method, "black"))
+        draw_ends(axes, executed[0], on_page(environment, kept.instance.goal), tolerance)
+        steps, replans = len(kept.states) - 1, len(kept.plans) - 1
+        label = METHOD_LABELS.get(method, method)
+        if method.startswith("fh-h"):
+            label = f"FH-{len(kept.plans[0][1])}"
+        outcome = "hit" if kept.success else "missed"
+        axes.set_title(f"{label}: {steps} steps, {replans} replan{'s' * (replans != 1)}, {outcome}", fontsize=9)
+    return save_figure(figure, path)
+
+
+def horizon_curve(
+    summaries: Sequence[Summary], horizons: Mapping[str, int | None], rows: Sequence[Row], path: Path
+) -> Path:
+    """SR and AES of the fixed horizons, with VHD's point at its mean first length.
+
+    `horizons` gives each method's fixed horizon; `summaries` and `rows` are of one environment.
+    """
+    figure, panels = new_figure(1, 2)
+    for protocol, style in (("ss", "--"), ("rp", "-")):
+        cells = {item.method: item for item in summaries if item.protocol == protocol}
+        fixed = sorted((horizon, cells[method]) for method, horizon in horizons.items() if horizon and method in cells)
+        label = PROTOCOL_LABELS[protocol]
+        for axes, value in zip(panels, (_sr_bar, _aes_bar), strict=True):
+            if fixed:
+                _errorbar(
+                    axes,
+                    [h for h, _ in fixed],
+                    [value(item) for _, item in fixed],
+                    f"FH ({label})",
+                    style,
+                    colour=FIXED_COLOUR,
+                )
+            if "vhd" in cells:
+                lengths = [row.planned_length for row in rows if (row.method, row.protocol) == ("vhd", protocol)]
+                marker, point = "*" if protocol == "rp" else "D", [value(cells["vhd"])]
+                _errorbar(axes, [float(np.mean(lengths))], point, f"VHD ({label})", "", marker, METHOD_COLOURS["vhd"])
+    for axes, title in zip(panels, ("SR (%)", "AES (steps)"), strict=True):
+        axes.set_xlabel("length of the first plan (VHD: mean)")
+        axes.set_title(title)
+        axes.grid(alpha=0.3)
+        axes.legend(fontsize=7)
+    return save_figure(figure, path)
+
+
+def gamma_sensitivity(cells: Sequence[tuple[float, Summary]], path: Path) -> Path:
+    """SR and AES of VHD against gamma: (gamma, summary) pairs of one environment."""
+    figure, panels = new_figure(1, 2)
+    for protocol, style in (("ss", "--"), ("rp", "-")):
+        points = sorted(((gamma, item) for gamma, item in cells if item.protocol == protocol), key=lambda p: p[0])
+        if not points:
+            continue
+        for axes, value in zip(panels, (_sr_bar, _aes_bar), strict=True):
+            bars = [value(item) for _, item in points]
+            label = f"VHD ({PROTOCOL_LABELS[protocol]})"
+            _errorbar(axes, [gamma for gamma, _ in points], bars, label, style, colour=METHOD_COLOURS["vhd"])
+    for axes, title in zip(panels, ("SR (%)", "AES (steps)"), strict=True):
+        axes.set_xlabel("gamma")
+        axes.set_title(title)
+        axes.grid(alpha=0.3)
+        axes.legend(fontsize=7)
+    return save_figure(figure, path)
+
+
+def geodesic_success(rows: Sequence[Row], protocol: str, path: Path, bins: int = 6) -> Path:
+    """SR by true distance between start and goal, a line per method; bins hold equally many instances."""
+    known = [row for row in rows if row.geodesic is not None and row.protocol == protocol]
+    distances = np.array([row.geodesic for row in known], float)
+    edges = np.unique(np.quantile(distances, np.linspace(0, 1, bins + 1)))
+    member = np.clip(np.searchsorted(edges, distances, side="right") - 1, 0, max(len(edges) - 2, 0))
+    methods, hits = np.array([row.method for row in known]), np.array([row.success for row in known])
+    figure, (axes,) = new_figure(1, 1, size=4.6)
+    drawn = [name for name in METHOD_LABELS if name in methods]
+    for order, method in enumerate(drawn):
+        # Set side by side, or the intervals hide each other.
+        aside = (order - (len(drawn) - 1) / 2) * 0.012 * float(np.ptp(distances))
+        x, bars = [], []
+        for number in np.unique(member):
+            chosen = (methods == method) & (member == number)
+            if chosen.any():
+                low, high = wilson_interval(int(hits[chosen].sum()), int(chosen.sum()))
+                x.append(float(distances[chosen].mean()) + aside)
+                bars.append((100 * float(hits[chosen].mean()), 100 * low, 100 * high))
+        _errorbar(axes, x, bars, METHOD_LABELS[method], "-", colour=METHOD_COLOURS[method])
+    axes.set_xlabel("geodesic distance (steps)")
+    axes.set_title(f"SR (%) by distance, {PROTOCOL_LABELS.get(protocol, protocol)}")
+    axes.set_ylim(-3, 103)
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=7)
+    return save_figure(figure, path)
+
+
+def choose_case(rows: Sequence[Row], methods: Sequence[str], numbers: Sequence[int]) -> int | None:
+    """The kept instance on which VHD hits and saves the most steps on average against the others, if there is one."""
+    steps = {(row.method, row.instance): row for row in rows if row.protocol == "rp"}
+    best: tuple[float, int] | None = None
+    for number in numbers:
+        cells = [steps.get((method, number)) for method in methods]
+        own, *others = cells
+        if own is None or not own.success or own.steps == 0 or not others or any(item is None for item in others):
+            continue
+        saved = float(np.mean([item.steps for item in others if item is not None])) - own.steps
+        if best is None or saved > best[0]:
+            best = (saved, number)
+    return None if best is None else best[1]
+
+
+def cells_by_gamma(files: Sequence[tuple[dict[str, Any], list[Row]]]) -> list[tuple[float, Summary]]:
+    """(gamma, summary) of every file of VHD's rows."""
+    return [
+        (float(config["gamma"]), summarize_cell(rows)) for config, rows in files if config["method"] == "vhd" and rows
+    ]
+
+
+def _sr_bar(item: Summary) -> tuple[float, float, float]:
+    low, high = item.success_rate_interval
+    return 100 * item.success_rate, 100 * low, 100 * high
+
+
+def _aes_bar(item: Summary) -> tuple[float, float, float]:
+    return (item.average_executed_steps, *item.average_executed_steps_interval)
+
+
+def _errorbar(
+    axes: Any,
+    x: Sequence[float],
+    bars: Sequence[tuple[float, float, float]],
+    label: str,
+    style: str,
+    marker: str = "o",
+    colour: str | None = None,
+) -> None:
+    """Values with their (value, low, high) intervals."""
+    value, low, high = np.array(bars).T
+    below, above = np.maximum(value - low, 0), np.maximum(high - value, 0)
+    axes.errorbar(
+        x,
+        value,
+        yerr=[below, above],
+        label=label,
+        linestyle=style,
+        marker=marker,
+        color=colour,
+        capsize=2,
+        markersize=6,
+    )

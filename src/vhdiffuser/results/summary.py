@@ -1,0 +1,98 @@
+"""SR and AES with intervals, from rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from vhdiffuser.results.rows import Row
+
+_Z95 = 1.959963984540054
+_RESAMPLES = 2000
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One cell of the table. Intervals are 95 %."""
+
+    environment: str
+    """Environment."""
+    method: str
+    """Method."""
+    protocol: str
+    """Protocol."""
+    n: int
+    """Instances."""
+    success_rate: float
+    """SR in 0..1."""
+    success_rate_interval: tuple[float, float]
+    """Wilson interval of SR."""
+    average_executed_steps: float
+    """AES: mean control steps over all instances, failures included."""
+    average_executed_steps_interval: tuple[float, float]
+    """Percentile bootstrap interval of AES."""
+    planning_seconds: float
+    """Seconds spent planning."""
+    simulation_seconds: float
+    """Seconds spent in controllers and simulators."""
+    average_replans: float
+    """Mean plans after the first."""
+    average_score: float | None = None
+    """Mean of a peer's own score, under its protocol."""
+
+    def to_json(self) -> dict[str, Any]:
+        """A dict that JSON can hold."""
+        return asdict(self)
+
+
+def wilson_interval(successes: int, n: int, z: float = _Z95) -> tuple[float, float]:
+    """Wilson score interval of a proportion; (0, 1) when nothing was tried."""
+    if n == 0:
+        return 0.0, 1.0
+    rate = successes / n
+    centre = (rate + z * z / (2 * n)) / (1 + z * z / n)
+    half = z / (1 + z * z / n) * np.sqrt(rate * (1 - rate) / n + z * z / (4 * n * n))
+    return float(max(0.0, centre - half)), float(min(1.0, centre + half))
+
+
+def bootstrap_interval(values: Sequence[float], resamples: int = _RESAMPLES) -> tuple[float, float]:
+    """95 % percentile bootstrap interval of the mean; the same values always give the same interval."""
+    data = np.asarray(values, np.float64)
+    rng = np.random.default_rng(0)
+    # Row by row: all resamples of a long list at once would not fit in memory.
+    means = np.array([data[rng.integers(len(data), size=len(data))].mean() for _ in range(resamples)])
+    low, high = np.percentile(means, [2.5, 97.5])
+    return float(low), float(high)
+
+
+def summarize_cell(rows: Sequence[Row]) -> Summary:
+    """Rows of one environment, method and protocol."""
+    first, n = rows[0], len(rows)
+    successes = sum(row.success for row in rows)
+    steps = [row.steps for row in sorted(rows, key=lambda row: row.instance)]
+    scores = [row.score for row in rows if row.score is not None]
+    return Summary(
+        environment=first.environment,
+        method=first.method,
+        protocol=first.protocol,
+        n=n,
+        success_rate=successes / n,
+        success_rate_interval=wilson_interval(successes, n),
+        average_executed_steps=float(np.mean(steps)),
+        average_executed_steps_interval=bootstrap_interval(steps),
+        planning_seconds=float(sum(row.planning_seconds for row in rows)),
+        simulation_seconds=float(sum(row.control_seconds for row in rows)),
+        average_replans=float(np.mean([row.replans for row in rows])),
+        average_score=float(np.mean(scores)) if scores else None,
+    )
+
+
+def summarize(rows: Iterable[Row]) -> list[Summary]:
+    """One summary per environment, method and protocol, in the order in which they first appear."""
+    cells: dict[tuple[str, str, str], list[Row]] = {}
+    for row in rows:
+        cells.setdefault((row.environment, row.method, row.protocol), []).append(row)
+    return [summarize_cell(cell) for cell in cells.values()]

@@ -1,0 +1,243 @@
+"""The benchmark on the toy point: continued, refused, grown; and the rows it leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+from toy_point import SPEC, ToyController, ToyEnv, ToyPlanner
+
+from vhdiffuser.benchmark.instances import draw_instances, load_instances
+from vhdiffuser.benchmark.methods import METHODS, PlannerChoice, get_method, require_weights
+from vhdiffuser.benchmark.run import plans_path, result_path, rollout_path, run_benchmark
+from vhdiffuser.benchmark.settings import BenchConfig
+from vhdiffuser.envs.registry import get_spec
+from vhdiffuser.errors import DataError, UnknownNameError, VhdError
+from vhdiffuser.results.rows import Row, read_results
+from vhdiffuser.results.sidefiles import load_plans, load_rollout
+
+CONFIG = BenchConfig("toy", n=12, seed=4, threshold=0.05, check_every=3, keep=2, workers=1, simulators=5)
+
+
+class Stop(Exception):
+    """Stands for Ctrl-C."""
+
+
+class Source:
+    """Planners by method, counting the plans they make."""
+
+    def __init__(self, gamma: float = 1.0) -> None:
+        self.gamma = gamma
+        self.planners = {name: ToyPlanner(noise=0.04) for name in METHODS}
+
+    def __call__(self, method: str, environment: str) -> PlannerChoice:
+        return PlannerChoice(self.planners[method], "ddim", 5, self.gamma, 1, {"planner": f"digest of {method}"})
+
+    @property
+    def seeds(self) -> list[int]:
+        return [s for planner in self.planners.values() for call in planner.calls for s in call["seeds"]]
+
+
+def run(folder: Path, config: BenchConfig = CONFIG, source: Source | None = None, on_row: Callable | None = None):
+    return run_benchmark(config, folder, ToyEnv, source or Source(), ToyController(), lambda case: 1.5, on_row)
+
+
+def rows(folder: Path, method: str, protocol: str) -> list[dict]:
+    """Rows without the clock's share."""
+    found = read_results(result_path(folder, "toy", method, protocol)).rows
+    return [asdict(replace(row, planning_seconds=0.0, control_seconds=0.0)) for row in found]
+
+
+def by_instance(values: list[dict]) -> list[dict]:
+    return sorted(values, key=lambda row: row["instance"])
+
+
+def stop_after(count: int) -> Callable[[Row], None]:
+    seen: list[Row] = []
+
+    def on_row(row: Row) -> None:
+        seen.append(row)
+        if len(seen) == count:
+            raise Stop
+
+    return on_row
+
+
+def test_every_cell_has_every_instance_and_all_methods_share_them(tmp_path: Path) -> None:
+    summaries = run(tmp_path)
+    assert [(s.method, s.protocol, s.n) for s in summaries] == [(m, p, 12) for m in METHODS for p in ("ss", "rp")]
+    expected = draw_instances(ToyEnv(), 12, 4)
+    for summary in summaries:
+        found = by_instance(rows(tmp_path, summary.method, summary.protocol))
+        assert [row["instance"] for row in found] == list(range(12))
+        np.testing.assert_array_equal([row["start"] for row in found], [case.start for case in expected])
+        assert summary.average_executed_steps == np.mean([row["steps"] for row in found])
+        assert all(row["geodesic"] == 1.5 and row["replans"] == len(row["plan_lengths"]) - 1 for row in found)
+
+
+def test_fixed_horizons_plan_with_table_i_and_predicted_ones_do_not(tmp_path: Path) -> None:
+    run(tmp_path, replace(CONFIG, protocols=("ss",)))
+    for number in range(3):
+        found = rows(tmp_path, f"fh-h{number + 1}", "ss")
+        assert {row["planned_length"] for row in found} == {SPEC.horizons[number]}
+        assert {row["predicted_length"] for row in found} == {None}
+        assert all(row["success"] or row["steps"] == SPEC.horizons[number] for row in found)
+    found = rows(tmp_path, "fh-lp", "ss")
+    assert all(row["predicted_length"] == row["planned_length"] for row in found)
+    assert len({row["planned_length"] for row in found}) > 2
+
+
+def test_an_interrupted_run_continues_and_nothing_is_planned_twice(tmp_path: Path) -> None:
+    config = replace(CONFIG, methods=("vhd", "fh-h1"))
+    whole, parts = Source(), [Source(), Source()]
+    run(tmp_path / "whole", config, whole)
+    with pytest.raises(Stop):
+        run(tmp_path / "parts", config, parts[0], stop_after(17))
+    new: list[Row] = []
+    run(tmp_path / "parts", config, parts[1], new.append)
+    assert len(new) == 4 * 12 - 17
+    for method in config.methods:
+        for protocol in config.protocols:
+            first, second = (rows(tmp_path / name, method, protocol) for name in ("whole", "parts"))
+            assert by_instance(first) == by_instance(second)
+    third = Source()
+    run(tmp_path / "parts", config, third, new.append)
+    assert third.seeds == []
+    assert len(new) == 4 * 12 - 17
+
+
+def test_more_instances_keep_the_rows_there_are(tmp_path: Path) -> None:
+    config = replace(CONFIG, methods=("vhd",), protocols=("rp",))
+    run(tmp_path / "a", replace(config, n=5))
+    small = rows(tmp_path / "a", "vhd", "rp")
+    (summary,) = run(tmp_path / "a", config)
+    run(tmp_path / "b", config)
+    assert rows(tmp_path / "a", "vhd", "rp")[:5] == small
+    assert by_instance(rows(tmp_path / "a", "vhd", "rp")) == by_instance(rows(tmp_path / "b", "vhd", "rp"))
+    assert summary.n == 12
+    (summary,) = run(tmp_path / "a", replace(config, n=5))
+    assert summary.n == 5
+
+
+@pytest.mark.parametrize(
+    ("changes", "source"),
+    [
+        ({"seed": 5}, Source()),
+        ({"check_every": 4}, Source()),
+        ({"distribution": "uniform"}, Source()),
+        ({}, Source(1.2)),
+    ],
+)
+def test_results_of_another_configuration_are_refused(tmp_path: Path, changes: dict, source: Source) -> None:
+    config = replace(CONFIG, methods=("vhd",), protocols=("rp",))
+    run(tmp_path, config)
+    before = rows(tmp_path, "vhd", "rp")
+    with pytest.raises(DataError, match="another configuration"):
+        run(tmp_path, replace(config, **changes), source)
+    assert rows(tmp_path, "vhd", "rp") == before
+    assert source.seeds == []
+
+
+def test_workers_change_no_row(tmp_path: Path) -> None:
+    config = replace(CONFIG, methods=("vhd",), protocols=("rp",), simulators=12)
+    run(tmp_path / "one", config)
+    run(tmp_path / "two", replace(config, workers=2))
+    assert rows(tmp_path / "one", "vhd", "rp") == rows(tmp_path / "two", "vhd", "rp")
+
+
+def test_rollouts_and_plans_are_kept_for_figures(tmp_path: Path) -> None:
+    run(tmp_path, replace(CONFIG, methods=("vhd",)))
+    found = {row["instance"]: row for row in rows(tmp_path, "vhd", "rp")}
+    for number in range(2):
+        kept = load_rollout(rollout_path(tmp_path, "toy", "vhd", "rp", number))
+        assert len(kept.states) - 1 == len(kept.actions) == found[number]["steps"]
+        assert [len(places) for _, places in kept.plans] == found[number]["plan_lengths"]
+    assert not rollout_path(tmp_path, "toy", "vhd", "rp", 2).exists()
+    short, right, long = (len(places) for places in load_plans(plans_path(tmp_path, "toy")).plans)
+    assert short < right < long
+
+
+def test_the_header_says_how_the_rows_were_made(tmp_path: Path) -> None:
+    run(tmp_path, replace(CONFIG, methods=("vhd",)))
+    config = read_results(result_path(tmp_path, "toy", "vhd", "rp")).config
+    assert config["candidates"] == 1
+    assert config["controller"] == {"name": "toy"}
+    assert (config["sampler"], config["sampler_steps"], config["gamma"]) == ("ddim", 5, 1.0)
+    assert config["rule"] == {
+        "threshold": 0.05, "check_every": 3, "budget": 40, "stop_at_hit": True, "hold": False,
+    }  # fmt: skip
+
+
+def test_unknown_names_and_missing_weights_stop_before_anything_runs(tmp_path: Path) -> None:
+    with pytest.raises(UnknownNameError, match="fh-h3"):
+        run(tmp_path, replace(CONFIG, methods=("fh-h4",)))
+    with pytest.raises(UnknownNameError, match="rp"):
+        run(tmp_path, replace(CONFIG, protocols=("mpc",)))
+
+    def without_weights(method: str, environment: str) -> PlannerChoice:
+        spec = get_spec("maze2d-large")
+        require_weights(get_method(method), spec, "planner", tmp_path / "none.safetensors")
+        raise AssertionError
+
+    with pytest.raises(DataError, match="vhd train planner maze2d-large --horizon 256"):
+        run_benchmark(replace(CONFIG, methods=("fh-h1",)), tmp_path, ToyEnv, without_weights, ToyController())
+    assert not list(tmp_path.rglob("*.jsonl"))
+
+
+def write_pairs(path: Path, **arrays: np.ndarray) -> Path:
+    if path.suffix == ".npz":
+        np.savez(path, **arrays)
+    else:
+        with h5py.File(path, "w") as file:
+            for key, value in arrays.items():
+                file[key] = value
+    return path
+
+
+@pytest.mark.parametrize("name", ["pairs.npz", "pairs.hdf5"])
+def test_ones_own_pairs_are_taken_as_they_are(tmp_path: Path, name: str) -> None:
+    starts, goals = np.array([[0.1, 0.2], [0.3, 0.4], [0.9, 0.9]]), np.array([[0.9, 0.2], [0.3, 0.9], [0.0, 0.0]])
+    path = write_pairs(tmp_path / name, start_state=starts, goal_pos=goals)
+    (summary,) = run(tmp_path, replace(CONFIG, n=None, instances=path, methods=("vhd",), protocols=("ss",)))
+    assert summary.n == 3
+    np.testing.assert_allclose([row["goal"] for row in by_instance(rows(tmp_path, "vhd", "ss"))], goals, atol=1e-6)
+    with pytest.raises(VhdError, match="holds 3"):
+        run(tmp_path, replace(CONFIG, n=4, instances=path, methods=("vhd",), protocols=("ss",)))
+    with pytest.raises(VhdError, match="instances of its own"):
+        run(tmp_path, replace(CONFIG, n=None, instances=path, methods=("vhd",), protocols=("ogbench",)))
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"start_state": np.zeros((2, 2)), "goal_pos": np.array([[0.5, 0.5], [3.0, 0.5]])}, "pair 1: .*outside"),
+        ({"start_state": np.zeros((2, 2)), "goal_pos": np.array([[0.5, np.nan], [0.5, 0.5]])}, "pair 0"),
+        ({"start_state": np.zeros((2, 2)), "goal_pos": np.zeros((3, 2))}, "2 starts and 3 goals"),
+        ({"start_state": np.zeros((0, 2)), "goal_pos": np.zeros((0, 2))}, "one or more"),
+        ({"start_state": np.zeros(2), "goal_pos": np.zeros((1, 2))}, "2-D"),
+        ({"start_state": np.zeros((1, 2))}, "lacks `goal_pos`"),
+    ],
+)
+@pytest.mark.parametrize("name", ["pairs.npz", "pairs.hdf5"])
+def test_bad_pairs_are_named(tmp_path: Path, arrays: dict, message: str, name: str) -> None:
+    with pytest.raises(DataError, match=message):
+        load_instances(write_pairs(tmp_path / name, **arrays), ToyEnv())
+
+
+def test_files_that_are_none_are_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no such file"):
+        load_instances(tmp_path / "a.npz", ToyEnv())
+    for name in ("a.npz", "a.h5"):
+        (tmp_path / name).write_bytes(b"junk")
+        with pytest.raises(DataError, match="not readable"):
+            load_instances(tmp_path / name, ToyEnv())
+
+
+@pytest.mark.parametrize(("n", "seed"), [(0, 0), (3, -1)])
+def test_bad_numbers_are_refused(n: int, seed: int) -> None:
+    with pytest.raises(VhdError):
+        draw_instances(ToyEnv(), n, seed)

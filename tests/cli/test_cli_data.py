@@ -1,0 +1,140 @@
+"""The real command line, in this process for speed and once as a program."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from vhdiffuser.cli import COMMANDS, run
+from vhdiffuser.data.store import dataset_path
+
+
+@pytest.fixture
+def umaze(capsys):
+    assert run(["data", "get", "maze2d-umaze", "--source", "build", "--size", "3000", "--quiet"]) == 0
+    return capsys.readouterr().out
+
+
+def test_help_is_quick_to_import():
+    script = (
+        "import sys; from vhdiffuser.cli import run; code = run(['--help']);"
+        "heavy = {'torch', 'mujoco', 'ogbench', 'diffusers', 'matplotlib'} & set(sys.modules);"
+        "print(sorted(heavy), file=sys.stderr); sys.exit(code)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0
+    assert done.stderr.strip() == "[]"
+    assert all(name in done.stdout for name in COMMANDS)
+
+
+@pytest.mark.parametrize("command", list(COMMANDS))
+def test_every_command_has_help(command, capsys):
+    assert run([command, "--help"]) == 0
+    assert len(capsys.readouterr().out) > 100
+
+
+def test_unknown_commands_and_options_exit_with_2(capsys):
+    assert run(["dataa"]) == 2
+    assert "Did you mean 'data'?" in capsys.readouterr().err
+    assert run(["envs", "--colour"]) == 2
+    assert run(["data", "get", "maze2d-umaze", "--source", "moon"]) == 2
+
+
+def test_envs_as_text_and_json(capsys):
+    assert run(["envs"]) == 0
+    assert "maze2d-large" in capsys.readouterr().out
+    assert run(["envs", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert [spec["name"] for spec in listed][-2:] == ["antmaze-medium", "cube"]
+
+
+def test_get_info_and_draw(umaze, capsys, tmp_path):
+    assert "3,000 transitions" in umaze
+    assert run(["data", "info", "maze2d-umaze", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["transitions"] == 3000
+    assert facts["source"] == "build"
+    assert len(facts["observation_std"]) == 4
+    assert len(facts["action_std"]) == 2
+    assert len(facts["fingerprint"]) == 64
+    assert run(["data", "info", "maze2d-umaze"]) == 0
+    assert facts["fingerprint"] in capsys.readouterr().out
+    picture = tmp_path / "umaze.png"
+    assert run(["data", "draw", "maze2d-umaze", "--out", str(picture)]) == 0
+    assert picture.stat().st_size > 5000
+
+
+def test_get_again_keeps_what_is_there_and_refuses_to_mix(umaze, capsys):
+    before = dataset_path("maze2d-umaze").read_bytes()
+    assert run(["data", "get", "maze2d-umaze"]) == 0
+    assert "already here" in capsys.readouterr().out
+    assert run(["data", "get", "maze2d-umaze", "--size", "4000"]) == 1
+    assert "--replace" in capsys.readouterr().err
+    assert dataset_path("maze2d-umaze").read_bytes() == before
+    assert run(["data", "get", "maze2d-umaze", "--size", "4000", "--replace", "--quiet"]) == 0
+    assert "4,000 transitions" in capsys.readouterr().out
+
+
+def test_auto_falls_back_to_build_with_one_clear_line(capsys, monkeypatch):
+    from vhdiffuser.data import official
+    from vhdiffuser.errors import DataError
+
+    def unreachable(*args, **kwargs):
+        raise DataError("the.host: not reached")
+
+    monkeypatch.setattr(official, "get_official", unreachable)
+    monkeypatch.setattr("vhdiffuser.data.build.build", lambda *args: (_ for _ in ()).throw(DataError("built")))
+    assert run(["data", "get", "maze2d-umaze", "--quiet"]) == 1
+    errors = capsys.readouterr().err
+    assert "not reached); building it instead" in errors.replace("\n", " ")
+    assert errors.strip().endswith("built")
+    assert run(["data", "get", "maze2d-umaze", "--source", "official", "--quiet"]) == 1
+    assert "use --source build" in capsys.readouterr().err
+
+
+def test_errors_name_the_cause_and_exit_with_1(capsys, tmp_path):
+    assert run(["data", "get", "maze3d"]) == 1
+    assert "maze2d-umaze" in capsys.readouterr().err
+    assert run(["data", "info", "cube"]) == 1
+    assert "vhd data get cube" in capsys.readouterr().err
+    assert run(["data", "import", "mine", str(tmp_path / "none.npz")]) == 1
+    assert "no such file" in capsys.readouterr().err
+
+
+def test_own_data_from_file_to_info(capsys, tmp_path):
+    np.savez(tmp_path / "a.npz", observations=np.random.default_rng(0).normal(size=(90, 5)), episode_ends=[40, 90])
+    command = ["data", "import", "robot", str(tmp_path / "a.npz"), "--goal-dims", "0", "1", "--t-max", "32"]
+    assert run(command) == 0
+    assert run(command) == 1
+    assert "already here" in capsys.readouterr().err
+    assert run(["data", "info", "robot", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["transitions"] == 88
+    assert facts["source"] == "import"
+
+
+def test_training_from_the_command_line_resumes(umaze, capsys, vhd_home):
+    options = ["--dim", "8", "--batch-size", "4", "--log-every", "2", "--warmup", "1", "--threads", "1", "--quiet"]
+    command = ["train", "planner", "maze2d-umaze", *options]
+    assert run([*command, "--updates", "4", "--json"]) == 0
+    first = json.loads(capsys.readouterr().out)
+    assert first["update"] == 4
+    assert run([*command, "--updates", "8", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["update"] == 8
+    log = (vhd_home / "runs/maze2d-umaze/vhd/log.jsonl").read_text().splitlines()
+    assert [json.loads(line)["update"] for line in log] == [2, 4, 6, 8]
+    assert run([*command, "--updates", "8", "--stride", "2"]) == 1
+    assert "belongs to another run: config.stride was 4, now 2" in capsys.readouterr().err
+    assert run([*command, "--updates", "2", "--horizon", "64", "--json"]) == 0
+    assert "fh-64" in json.loads(capsys.readouterr().out)["model"]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_completion_scripts(shell, capsys):
+    assert run(["--completion", shell]) == 0
+    assert "vhd" in capsys.readouterr().out
+    assert run(["--completion", "fish"]) == 2

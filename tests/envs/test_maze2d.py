@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+
+import vhdiffuser  # noqa: F401  (registers the mazes)
+from vhdiffuser.envs.maze2d import BALL_RADIUS, MAZES, Maze2dEnv, MazePhysics, clearance, free_cells, wall_boxes
+from vhdiffuser.errors import VhdError
+from vhdiffuser.types import Instance
+
+MAZE_NAMES = list(MAZES)
+
+
+def test_one_full_push_from_rest_changes_the_velocity_as_the_mass_says():
+    # F = 100, m = 1000 * 4/3 pi 0.1^3, implicit damping 1: dv = dt F / (m + dt).
+    mass = 1000 * 4 / 3 * np.pi * 0.1**3
+    physics = MazePhysics("umaze")
+    physics.set(np.array([1.0, 2.0, 0.0, 0.0]))
+    physics.step(np.array([0.0, 1.0]))
+    velocity = 0.01 * 100 / (mass + 0.01)
+    np.testing.assert_allclose(physics.state(), [1.0, 2.0 + 0.01 * velocity, 0.0, velocity], atol=1e-6)
+
+
+def test_velocity_is_clipped_before_a_step():
+    physics = MazePhysics("large")
+    physics.set(np.array([1.0, 1.0, 0.0, 9.0]))
+    physics.step(np.array([0.0, 1.0]))
+    assert physics.state()[3] == pytest.approx(5.2263, abs=2e-3)  # D4RL's largest observed velocity
+
+
+@pytest.mark.parametrize("maze", MAZE_NAMES)
+def test_the_ball_stays_out_of_the_walls(maze, rng):
+    env = Maze2dEnv(maze)
+    observation = env.reset(env.sample_instance(rng))
+    smallest = np.inf
+    push = rng.uniform(-1, 1, 2)
+    for step in range(1500):
+        if step % 25 == 0:
+            push = rng.uniform(-1, 1, 2) * 2
+        observation = env.step(push)
+        smallest = min(smallest, clearance(maze, observation[:2]))
+    # MuJoCo's contacts are soft: at full speed the ball presses in by up to half its radius, and is thrown back.
+    assert smallest > 0.4 * BALL_RADIUS
+
+
+def test_cells_lie_where_d4rl_has_them():
+    assert clearance("umaze", np.array([0.8, 0.8])) == pytest.approx(0.5)  # centre of cell (1, 1)
+    assert clearance("umaze", np.array([1.8, 0.8])) == 0.0  # cell (2, 1) is a wall
+    assert len(free_cells("umaze")) == 7
+    assert len(free_cells("medium")) == 26
+    assert len(free_cells("large")) == 47 - 1
+    assert wall_boxes("umaze").shape == (25 - 7, 4)
+
+
+@pytest.mark.parametrize("maze", MAZE_NAMES)
+def test_instances_are_free_and_repeatable(maze):
+    env = Maze2dEnv(maze)
+    for distribution in ("reset", "uniform"):
+        drawn = [env.sample_instance(np.random.default_rng([3, i]), distribution) for i in range(200)]
+        for instance in drawn:
+            env.check(instance)
+        again = env.sample_instance(np.random.default_rng([3, 7]), distribution)
+        np.testing.assert_array_equal(again.start, drawn[7].start)
+        np.testing.assert_array_equal(again.goal, drawn[7].goal)
+    cells = free_cells(maze)
+    starts = np.array([env.sample_instance(np.random.default_rng([4, i])).start for i in range(600)])
+    near = np.abs(starts[:, None, :2] - cells).max(-1) <= 0.1 + 1e-6
+    assert near.any(1).all(), "D4RL resets at integer cells +- 0.1"
+    assert near.any(0).all(), "and at every free cell"
+
+
+def test_same_start_same_actions_same_bytes(rng):
+    env = Maze2dEnv("medium")
+    instance = env.sample_instance(rng)
+    actions = rng.uniform(-1, 1, (50, 2))
+    runs = []
+    for _ in range(2):
+        env.step(np.ones(2))  # whatever happened before must not matter
+        runs.append(np.stack([env.reset(instance), *(env.step(action) for action in actions)]))
+    np.testing.assert_array_equal(runs[0], runs[1])
+
+
+@pytest.mark.parametrize(
+    ("start", "goal", "message"),
+    [
+        ([1.8, 0.8, 0, 0], [1, 1], "start .* inside a wall"),
+        ([1, 1, 0, 0], [0.35, 1], "goal .* inside a wall"),
+        ([1, 1, 0], [1, 1], "start needs 2 or 4 numbers"),
+        ([1, 1], [1, 1, 1], "goal needs 2 numbers"),
+        ([1, np.nan], [1, 1], "NaN"),
+    ],
+)
+def test_bad_instances_are_refused(start, goal, message):
+    with pytest.raises(VhdError, match=message):
+        Maze2dEnv("umaze").check(Instance(np.array(start, float), np.array(goal, float), 0))
+
+
+@pytest.mark.parametrize("maze", MAZE_NAMES)
+def test_gymnasium_makes_and_checks_it(maze):
+    env = gymnasium.make(f"vhdiffuser/Maze2d-{maze}-v1", render_mode="rgb_array")
+    check_env(env.unwrapped)
+    env.close()
+
+
+def test_gymnasium_task_is_d4rls():
+    env = gymnasium.make("vhdiffuser/Maze2d-umaze-v1")
+    observation, info = env.reset(seed=1, options={"start": [1.0, 1.0]})
+    np.testing.assert_array_equal(observation, [1, 1, 0, 0])
+    np.testing.assert_array_equal(info["goal"], [1, 1])
+    rewards, truncated = [], False
+    while not truncated:
+        _, reward, terminated, truncated, _ = env.step(np.zeros(2, np.float32))
+        assert not terminated
+        rewards.append(reward)
+    assert rewards == [1.0] * 300
+    assert env.reset(seed=2)[0].tolist() == env.reset(seed=2)[0].tolist()
+    with pytest.raises(VhdError, match="inside a wall"):
+        env.reset(options={"goal": [1.8, 0.8]})
+
+
+def test_picture_shows_ball_goal_and_walls_where_they_are():
+    env = Maze2dEnv("umaze")
+    env.reset(Instance(np.array([2.8, 0.8, 0, 0]), np.array([0.8, 0.8]), 0))
+    picture = env.render(500, 500)
+    assert picture.shape == (500, 500, 3)
+    assert picture.dtype == np.uint8
+    assert picture[350, 150].tolist() == [31, 111, 235]  # cell (3, 1), 100 pixels a cell
+    assert picture[150, 150].tolist() == [214, 69, 65]
+    assert picture[250, 150].tolist() == [120, 124, 138]
+    assert picture[150, 250].tolist() == [255, 255, 255]

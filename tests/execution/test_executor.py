@@ -1,0 +1,145 @@
+"""AES as the paper defines it, on hand-made rollouts; and that company and workers change nothing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from toy_point import ToyController, ToyEnv, ToyPlanner, instance, make_pushed_env, make_stuck_env
+
+from vhdiffuser.errors import VhdError
+from vhdiffuser.execution.executor import Executor, Outcome, plan_seed
+from vhdiffuser.execution.rules import ExecutionRule, fixed_episode, replan_on_deviation, single_shot
+from vhdiffuser.execution.simulators import Simulators
+
+ACROSS = instance((0.0, 0.0), (1.0, 0.0))
+
+
+def run_one(
+    planner: ToyPlanner, rule: ExecutionRule, case=ACROSS, make_env=ToyEnv, horizon: int | None = None
+) -> Outcome:
+    executor = Executor(planner, ToyController(), Simulators(make_env, 1), rule, horizon=horizon)
+    (outcome,) = executor.run([case])
+    return outcome
+
+
+def test_a_hit_ends_the_run_before_the_plan_does() -> None:
+    # 26 states, 0.04 apart: state 24 lies at 0.96, the first within 0.05 of the goal.
+    outcome = run_one(ToyPlanner(), single_shot(), horizon=26)
+    assert outcome.rollout.success
+    assert outcome.rollout.steps == 24 == len(outcome.actions)
+    assert outcome.rollout.plans[0][1].length == 26
+
+
+def test_a_miss_counts_one_step_for_every_index_of_the_plan() -> None:
+    outcome = run_one(ToyPlanner(miss=np.array([0.0, 0.2], np.float32)), single_shot(), horizon=21)
+    assert not outcome.rollout.success
+    assert outcome.rollout.steps == 21  # l = min{L_hat, t_hit} with t_hit infinite
+    assert outcome.final_distance == pytest.approx(0.2, abs=1e-5)
+
+
+def test_the_last_index_still_gets_its_action() -> None:
+    # 10 gaps of 0.105 at 0.1 a step: 0.05 short after 10 actions (just outside), there with the eleventh.
+    outcome = run_one(ToyPlanner(), single_shot(), instance((0.0, 0.0), (1.06, 0.0)), horizon=11)
+    assert outcome.rollout.success
+    assert outcome.rollout.steps == 11
+
+
+def test_a_start_inside_the_goal_region_takes_no_step() -> None:
+    outcome = run_one(ToyPlanner(), single_shot(), instance((0.5, 0.5), (0.52, 0.5)))
+    assert outcome.rollout.success
+    assert outcome.rollout.steps == 0
+    assert outcome.actions.shape == (0, 2)
+
+
+def test_a_plan_that_ends_short_is_renewed_until_the_hit() -> None:
+    # Four indices a plan and 0.1 a step: 0.4, then 0.8, then 0.933 and 1.0.
+    planner = ToyPlanner()
+    outcome = run_one(planner, replan_on_deviation(40, threshold=9.0, check_every=1), horizon=4)
+    assert outcome.rollout.success
+    assert [step for step, _ in outcome.rollout.plans] == [0, 4, 8]
+    assert outcome.rollout.replans == 2
+    assert outcome.rollout.steps == 4 + 4 + 3
+    assert outcome.predicted_length is None
+
+
+def test_failures_count_the_budget() -> None:
+    outcome = run_one(ToyPlanner(), replan_on_deviation(25, 0.1, 5), make_env=make_stuck_env)
+    assert not outcome.rollout.success
+    assert outcome.rollout.steps == 25
+
+
+def test_deviation_is_noticed_at_the_next_check_and_the_horizon_is_fresh() -> None:
+    # Pushed by 0.5 at step 4; checked at 3, 6, ...: replanned at 6, at (0.6, 0.3) by then.
+    planner = ToyPlanner()
+    outcome = run_one(planner, replan_on_deviation(40, 0.15, 3), make_env=make_pushed_env)
+    assert outcome.rollout.success
+    assert [step for step, _ in outcome.rollout.plans] == [0, 6]
+    assert [call["lengths"] for call in planner.calls] == [[11], [5]]  # 4 steps are left
+    assert outcome.predicted_length == 11
+    np.testing.assert_array_equal(outcome.rollout.plans[1][1].goal, ACROSS.goal)
+
+
+def test_a_small_deviation_does_not_replan() -> None:
+    outcome = run_one(ToyPlanner(), replan_on_deviation(40, 0.6, 3), make_env=make_pushed_env)
+    assert [step for step, _ in outcome.rollout.plans] == [0]
+
+
+def test_fixed_episodes_hold_the_last_state_and_never_end_early() -> None:
+    outcome = run_one(ToyPlanner(), fixed_episode(30))
+    assert outcome.rollout.steps == 30
+    assert outcome.rollout.success
+    np.testing.assert_allclose(outcome.rollout.observations[10:, 0], 1.0, atol=1e-5)
+
+
+def test_actions_repeat_the_rollout() -> None:
+    outcome = run_one(ToyPlanner(noise=0.03), replan_on_deviation(40, 0.05, 2))
+    env = ToyEnv()
+    repeated = [env.reset(outcome.instance), *(env.step(action) for action in outcome.actions)]
+    np.testing.assert_array_equal(np.stack(repeated), outcome.rollout.observations)
+
+
+def outcomes(slots: int, workers: int, numbers: list[int]) -> dict[int, Outcome]:
+    env = ToyEnv()
+    cases = [env.sample_instance(np.random.default_rng(number)) for number in numbers]
+    rule = replan_on_deviation(40, 0.06, 4)
+    with Simulators(make_pushed_env, slots, workers) as simulators:
+        executor = Executor(ToyPlanner(noise=0.05), ToyController(), simulators, rule, seed=3)
+        return {outcome.number: outcome for outcome in executor.run(cases, numbers)}
+
+
+@pytest.mark.parametrize(("slots", "workers"), [(1, 1), (5, 1), (12, 2)])
+def test_neither_workers_nor_company_change_a_byte(slots: int, workers: int) -> None:
+    expected = outcomes(20, 1, list(range(12)))
+    assert len({len(item.rollout.plans) for item in expected.values()}) > 1
+    found = outcomes(slots, workers, [7, 2, 9] if workers == 1 else list(range(12)))
+    for number, outcome in found.items():
+        np.testing.assert_array_equal(outcome.rollout.observations, expected[number].rollout.observations)
+        np.testing.assert_array_equal(outcome.actions, expected[number].actions)
+
+
+def test_all_that_wait_are_planned_in_one_call() -> None:
+    planner = ToyPlanner()
+    executor = Executor(planner, ToyController(), Simulators(ToyEnv, 50), single_shot())
+    assert len(list(executor.run([ACROSS] * 40))) == 40
+    assert [len(call["lengths"]) for call in planner.calls] == [40]
+    assert len(set(planner.calls[0]["seeds"])) == 40
+
+
+def test_seconds_are_shared_out() -> None:
+    executor = Executor(ToyPlanner(), ToyController(), Simulators(ToyEnv, 50), single_shot())
+    assert all(item.planning_seconds > 0 and item.control_seconds > 0 for item in executor.run([ACROSS] * 3))
+
+
+def test_plan_seeds_differ_in_every_part_and_fit_in_63_bits() -> None:
+    seeds = {plan_seed(*key) for key in np.ndindex(3, 4, 5)}
+    assert len(seeds) == 60
+    assert all(0 <= seed < 2**63 for seed in seeds)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"threshold": 0.0, "budget": 5}, {"check_every": 0}, {"budget": 0}, {"threshold": 0.1}, {"hold": True}],
+)
+def test_rules_that_make_no_sense_are_refused(wrong: dict) -> None:
+    with pytest.raises(VhdError):
+        ExecutionRule(**wrong)

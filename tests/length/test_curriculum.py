@@ -1,0 +1,97 @@
+"""The three phases: when they change, how weights ramp, and that a resumed run goes on the same."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+
+from vhdiffuser.errors import VhdError
+from vhdiffuser.length.config import LengthConfig, PhaseConfig, PlateauConfig
+from vhdiffuser.length.curriculum import Curriculum
+
+PHASES = tuple(
+    replace(phase, shortest=20, longest=longest, lambda_cons=weight, lambda_triangle=2 * weight)
+    for phase, longest, weight in zip(LengthConfig().phases, (200, 300, 0), (0.0, 1.0, 2.0), strict=True)
+)
+PLATEAU = PlateauConfig(window=10, patience=2, improvement=0.05)
+
+
+def feed(curriculum: Curriculum, error: float, first: int, count: int) -> None:
+    for update in range(first, first + count):
+        curriculum.observe(torch.tensor(error), update)
+
+
+def test_a_falling_error_keeps_the_phase_until_its_longest() -> None:
+    curriculum = Curriculum(PHASES, PLATEAU, ramp=1)
+    for update in range(199):
+        curriculum.observe(torch.tensor(0.9 ** (update / 5)), update)
+    assert curriculum.phase == 0
+    curriculum.observe(torch.tensor(0.0), 199)
+    assert curriculum.phase == 1
+    assert curriculum.began == 200
+
+
+def test_a_plateau_ends_phases_one_and_two_but_not_three() -> None:
+    curriculum = Curriculum(PHASES, PLATEAU, ramp=1)
+    feed(curriculum, 0.5, 0, 20)
+    assert curriculum.phase == 0  # one reading is the best, one is stale
+    feed(curriculum, 0.5, 20, 10)
+    assert curriculum.phase == 1
+    feed(curriculum, 0.5, 30, 30)
+    assert curriculum.phase == 2
+    feed(curriculum, 0.5, 60, 500)
+    assert curriculum.phase == 2
+
+
+def test_weights_ramp_from_phase_to_phase() -> None:
+    curriculum = Curriculum(PHASES, PLATEAU, ramp=100)
+    assert curriculum.weights(5) == (0.0, 0.0)
+    feed(curriculum, 0.5, 0, 30)
+    assert curriculum.weights(30) == (0.0, 0.0)
+    assert curriculum.weights(80) == pytest.approx((0.5, 1.0))
+    assert curriculum.weights(500) == pytest.approx((1.0, 2.0))
+
+
+def test_state_survives_json_and_goes_on_the_same() -> None:
+    errors = [0.5 * 0.97**i for i in range(120)] + [0.2] * 200
+    whole = Curriculum(PHASES, PLATEAU, ramp=10)
+    parts = Curriculum(PHASES, PLATEAU, ramp=10)
+    for update, error in enumerate(errors):
+        whole.observe(torch.tensor(error), update)
+        parts.observe(torch.tensor(error), update)
+        if update % 37 == 0:
+            saved = json.loads(json.dumps(parts.state(), allow_nan=False))
+            parts = Curriculum(PHASES, PLATEAU, ramp=10)
+            parts.load_state(saved)
+    assert parts.state() == pytest.approx(whole.state())
+    assert whole.phase == 2
+
+
+def test_config_survives_json() -> None:
+    for config in (LengthConfig(), LengthConfig.paper()):
+        assert LengthConfig.from_json(json.loads(json.dumps(config.to_json()))) == config
+
+
+def test_paper_recipe_is_the_papers() -> None:
+    paper = LengthConfig.paper()
+    assert paper.levels == (0.5,)
+    assert paper.relay_graph is None
+    assert not any(phase.graph for phase in paper.phases)
+    assert set(paper.expansion.links) == {1, 2, 4, 8}
+    # Anchors first, then ever more of the rest.
+    assert [phase.goals.local for phase in paper.phases] == sorted((p.goals.local for p in paper.phases), reverse=True)
+    assert [phase.lambda_cons > 0 for phase in paper.phases] == [False, True, True]
+    assert [phase.lambda_triangle > 0 for phase in paper.phases] == [False, False, True]
+
+
+@pytest.mark.parametrize("change", [{"links": ()}, {"links": (0,)}, {"relays": 0, "relay_share": 0.5}])
+def test_bad_phases_are_refused(change: dict[str, object]) -> None:
+    fields = {name: getattr(PHASES[0], name) for name in PHASES[0].__dataclass_fields__}
+    with pytest.raises(VhdError):
+        PhaseConfig(**{**fields, **change})
+
+
+def test_bad_levels_are_refused() -> None:
+    with pytest.raises(VhdError, match="levels"):
+        LengthConfig(levels=(0.0,))

@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import imageio.v3 as imageio
+import numpy as np
+import pytest
+from toy_point import ToyController, ToyEnv, ToyPlanner
+
+from vhdiffuser.benchmark.methods import METHODS, PlannerChoice
+from vhdiffuser.benchmark.run import rollout_path, run_benchmark
+from vhdiffuser.benchmark.settings import BenchConfig
+from vhdiffuser.errors import DataError, VhdError
+from vhdiffuser.report.build import CASE_METHODS, write_report
+from vhdiffuser.report.drawing import boxes_on_page, on_page
+from vhdiffuser.report.figures import choose_case
+from vhdiffuser.report.video import replay_frames, top_view_frames, write_gif
+from vhdiffuser.results.rows import Row, read_folder
+from vhdiffuser.results.sidefiles import load_rollout
+from vhdiffuser.types import Instance
+
+CONFIG = BenchConfig("toy", n=30, threshold=0.05, check_every=3, keep=4, workers=1, simulators=30)
+
+
+def length_of(case: Instance) -> float:
+    return float(10 * np.abs(case.goal - case.start).max())
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("results")
+
+    def source(gamma: float):
+        planner = ToyPlanner(noise=0.05)
+        return lambda method, environment: PlannerChoice(planner, "ddim", 5, gamma, 1, {})
+
+    run_benchmark(CONFIG, folder, ToyEnv, source(1.0), ToyController(), length_of)
+    for gamma in (0.8, 1.2):
+        config = replace(CONFIG, methods=("vhd",), keep=0)
+        run_benchmark(config, folder / "toy" / f"gamma-{gamma}", ToyEnv, source(gamma), ToyController())
+    return folder
+
+
+def test_the_report_holds_every_table_and_figure(results: Path, tmp_path: Path) -> None:
+    written = write_report(results, tmp_path)
+    names = {path.name for path in written}
+    assert names == {
+        "report.md", "report.html", "toy-mismatch.png", "toy-case.png", "toy-horizon.png", "toy-gamma.png",
+        "toy-distance-ss.png", "toy-distance-rp.png",
+    }  # fmt: skip
+    for path in written:
+        if path.suffix == ".png":
+            picture = imageio.imread(path)
+            assert min(picture.shape[:2]) > 300
+            assert picture[..., :3].std() > 5  # something is drawn
+    for page in ("report.md", "report.html"):
+        text = (tmp_path / page).read_text()
+        for needed in ("VHD (SS)", "FH-H3 (RP)", "ddim, 5 steps", "figures/toy-case.png", "error &gt; 0.05"):
+            assert needed in text or needed.replace("&gt;", ">") in text
+    # 30 rows each: the sweep of gamma does not enter the table.
+    assert "| toy | VHD (SS) | 30 |" in (tmp_path / "report.md").read_text()
+
+
+def test_a_report_is_made_of_what_there_is(results: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "only"
+    (folder / "toy").mkdir(parents=True)
+    (folder / "toy" / "vhd-ss.jsonl").write_bytes((results / "toy" / "vhd-ss.jsonl").read_bytes())
+    names = {path.name for path in write_report(folder)}
+    assert names == {"report.md", "report.html", "toy-distance-ss.png"}
+    with pytest.raises(DataError, match="vhd bench"):
+        write_report(tmp_path / "none")
+    with pytest.raises(DataError, match="right below"):
+        write_report(tmp_path)
+
+
+def test_the_case_is_the_one_on_which_vhd_saves_most(results: Path) -> None:
+    rows = [row for item in read_folder(results) for row in item.rows if "gamma" not in str(item.path)]
+
+    def changed(row: Row) -> Row:
+        if row.method == "fh-h3" and row.instance == 2:
+            return replace(row, steps=5000)
+        return replace(row, success=row.success or row.method == "vhd", steps=max(row.steps, 1))
+
+    changed_rows = [changed(row) for row in rows]
+    assert choose_case(changed_rows, CASE_METHODS, [0, 1, 2, 3]) == 2
+    assert choose_case(changed_rows, CASE_METHODS, []) is None
+    assert choose_case([row for row in changed_rows if row.method != "fh-h1"], CASE_METHODS, [0, 1]) is None
+
+
+def test_a_gif_has_the_rollouts_frames(results: Path, tmp_path: Path) -> None:
+    kept = next(
+        item
+        for item in (load_rollout(rollout_path(results, "toy", "vhd", "rp", number)) for number in range(4))
+        if len(item.actions) >= 4
+    )
+    frames = list(top_view_frames("toy", kept, ToyEnv().walls, [0, 1], every=2, size=120))
+    steps = len(kept.actions)
+    assert len(frames) == steps // 2 + 1 + steps % 2
+    assert max(frames[0].shape[:2]) in (120, 121)
+    assert not np.array_equal(frames[0], frames[-1])
+    assert len(imageio.imread(write_gif(frames, tmp_path / "top.gif"), index=None)) == len(frames)
+
+    # Grey levels of the toy's picture are its x coordinate: the replay is the rollout.
+    levels = [int(frame[0, 0, 0]) for frame in replay_frames(ToyEnv(), kept, size=8)]
+    np.testing.assert_allclose(levels, 255 * np.clip(kept.states[:, 0], 0, 1), atol=1.01)
+
+
+def test_a_view_without_walls_shows_all_of_the_path(results: Path) -> None:
+    kept = load_rollout(rollout_path(results, "toy", "vhd", "rp", 0))
+    frame = next(top_view_frames("toy", kept, np.zeros((0, 4)), [0, 1], size=100))
+    assert frame.std() > 5
+
+
+def test_a_mazes_rows_run_down_the_page() -> None:
+    place, wall = np.array([2.0, 5.0, 9.0]), np.array([[0.0, 1.0, 3.0, 5.0]])
+    np.testing.assert_array_equal(on_page("maze2d-large", place), [5.0, -2.0])
+    np.testing.assert_array_equal(boxes_on_page("maze2d-large", wall), [[3.0, 5.0, -1.0, 0.0]])
+    np.testing.assert_array_equal(on_page("antmaze-medium", place), [2.0, 5.0])
+    np.testing.assert_array_equal(boxes_on_page("antmaze-medium", wall), wall)
+
+
+def test_no_frames_no_file(tmp_path: Path) -> None:
+    with pytest.raises(VhdError, match="no frames"):
+        write_gif([], tmp_path / "a.gif")
+    assert not list(tmp_path.iterdir())
+
+
+def test_all_methods_are_drawn() -> None:
+    assert set(CASE_METHODS) <= set(METHODS)
