@@ -1,9 +1,38 @@
 """VH-Diffuser: trajectory planning with a diffusion model whose horizon is learned.
 
+    planner = vhdiffuser.load_planner("maze2d-large")
+    plan = planner.plan(start=[1, 1, 0, 0], goal=[7, 9])
+
 Importing it makes `gymnasium.make("vhdiffuser/Maze2d-large-v1")` work; the simulators, torch and the
 rest are imported where they are used.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from vhdiffuser.envs.gym_registration import register
 
+if TYPE_CHECKING:
+    from vhdiffuser.length.predictor import LengthPredictor
+    from vhdiffuser.planner.load import load_planner
+    from vhdiffuser.planner.planner import Planner
+
+__all__ = ["LengthPredictor", "Planner", "load_planner"]
+
+_HOMES = {
+    "LengthPredictor": "vhdiffuser.length.predictor",
+    "Planner": "vhdiffuser.planner.planner",
+    "load_planner": "vhdiffuser.planner.load",
+}
+
 register()
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is asked for, when it is asked for: torch takes seconds."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'vhdiffuser' has no attribute '{name}'")
+    from importlib import import_module
+
+    return getattr(import_module(_HOMES[name]), name)

@@ -64,7 +64,7 @@ def test_v_mixes_noise_and_signal_at_right_angles() -> None:
 
 
 def test_clamped_entries_are_in_place_and_out_of_the_loss() -> None:
-    mask = clamp_mask(6, 4, [0, 1, 2, 3], [0, 1], torch.device("cpu"))
+    mask = clamp_mask(torch.tensor([5]), 6, 4, ([0, 1, 2, 3], [0, 1]))  # (1, 6, 4)
     assert mask.sum() == 6
     known, tau = torch.ones(2, 6, 4), torch.zeros(2, 6, 4)
     clamped = clamp(tau, known, mask)
@@ -77,11 +77,17 @@ def test_clamped_entries_are_in_place_and_out_of_the_loss() -> None:
     assert float(denoising_loss(wrong_where_known, target, mask)) == 0
     off_by_two = torch.full((2, 6, 4), 2.0, requires_grad=True)
     loss = denoising_loss(off_by_two, target, mask)
-    assert float(loss) == pytest.approx(4.0)
+    assert float(loss.detach()) == pytest.approx(4.0)
     loss.backward()
     assert off_by_two.grad is not None
-    assert (off_by_two.grad[:, mask] == 0).all()
-    assert (off_by_two.grad[:, ~mask] > 0).all()
+    assert (off_by_two.grad[:, mask[0]] == 0).all()
+    assert (off_by_two.grad[:, ~mask[0]] > 0).all()
+
+
+def test_every_plan_of_a_batch_has_its_own_last_knot() -> None:
+    mask = clamp_mask(torch.tensor([2, 4, 3]), 5, 3, ([1, 2], [2]))
+    assert mask[:, 0].tolist() == [[False, True, True]] * 3
+    assert [row.nonzero().tolist() for row in mask[:, 1:]] == [[[1, 2]], [[3, 2]], [[2, 2]]]
 
 
 def test_unknown_prediction_and_too_few_steps_are_refused() -> None:

@@ -21,8 +21,8 @@ from vhdiffuser.results.sidefiles import KeptRollout, save_plans, save_rollout
 from vhdiffuser.results.summary import Summary, summarize_cell
 from vhdiffuser.types import EnvSpec, Instance
 
-GeodesicSteps = Callable[[Instance], float]
-"""True shortest distance of an instance in steps; used for evaluation only."""
+GeodesicDistance = Callable[[Instance], float]
+"""True shortest distance of an instance, in the environment's units; used for evaluation only."""
 
 
 def result_path(folder: Path, environment: str, method: str, protocol: str) -> Path:
@@ -46,7 +46,7 @@ def run_benchmark(
     make_env: EnvFactory,
     planner_for: PlannerSource,
     controller: Controller,
-    geodesic: GeodesicSteps | None = None,
+    geodesic: GeodesicDistance | None = None,
     on_row: Callable[[Row], None] | None = None,
 ) -> list[Summary]:
     """Run what is missing from `folder` and summarise all of it.
@@ -99,7 +99,7 @@ def _run_cell(
     cell: _Cell,
     controller: Controller,
     simulators: Simulators,
-    geodesic: GeodesicSteps | None,
+    geodesic: GeodesicDistance | None,
     on_row: Callable[[Row], None] | None,
 ) -> Summary:
     """Run the cell's missing instances, and summarise all of it."""
@@ -157,7 +157,7 @@ def _header(
     }
 
 
-def _row(cell: _Cell, outcome: Outcome, geodesic: GeodesicSteps | None) -> Row:
+def _row(cell: _Cell, outcome: Outcome, geodesic: GeodesicDistance | None) -> Row:
     setting = cell.setting
     rollout, instance = outcome.rollout, outcome.instance
     lengths = [plan.length for _, plan in rollout.plans]

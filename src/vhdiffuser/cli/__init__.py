@@ -11,6 +11,7 @@ import os
 import sys
 from importlib import import_module
 from importlib.metadata import version
+from typing import Any
 
 from vhdiffuser.errors import VhdError
 
@@ -18,6 +19,11 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "envs": ("vhdiffuser.cli.envs:Envs", "the five environments and their settings"),
     "data": ("vhdiffuser.cli.data:Data", "get, build, import, look at and draw datasets"),
     "train": ("vhdiffuser.cli.train:Train", "train a planner, a Length Predictor or an inverse dynamics model"),
+    "plan": ("vhdiffuser.cli.plan:PlanCommand", "plan from a start to a goal, as a picture, JSON, CSV or GIF"),
+    "bench": ("vhdiffuser.cli.bench:Bench", "the paper's methods and protocols on random instances, row by row"),
+    "report": ("vhdiffuser.cli.bench:Report", "the paper's table beside ours, and figures, from those rows"),
+    "eval-length": ("vhdiffuser.cli.eval_length:EvalLength", "judge a Length Predictor against true distances"),
+    "import-diffuser": ("vhdiffuser.cli.import_diffuser:ImportDiffuser", "use a checkpoint of the original Diffuser"),
 }
 
 EXAMPLES = """\
@@ -25,7 +31,10 @@ examples:
   vhd envs                              what there is to plan in
   vhd data get maze2d-umaze             its dataset: the official one, or a regeneration
   vhd data info maze2d-umaze --json     what is in it
-  vhd train planner maze2d-umaze        a variable-horizon diffusion planner (resumable)"""
+  vhd train planner maze2d-umaze        a variable-horizon diffusion planner (resumable)
+  vhd train length maze2d-umaze         its Length Predictor
+  vhd plan maze2d-umaze --start 1 1 --goal 3 1 --out plan.png
+  vhd bench maze2d-umaze --methods vhd --n 100"""
 
 
 def main() -> None:
@@ -52,7 +61,7 @@ def run(arguments: list[str]) -> int:
     import tyro
 
     try:
-        command = tyro.cli(_load(name), args=rest, prog=f"vhd {name}", config=(tyro.conf.OmitArgPrefixes,))
+        command: Any = tyro.cli(_load(name), args=rest, prog=f"vhd {name}", config=(tyro.conf.OmitArgPrefixes,))
         command.run()
         sys.stdout.flush()
     except VhdError as error:
@@ -93,26 +102,17 @@ def _overview() -> str:
 
 
 def _completion(rest: list[str]) -> int:
-    """Print a completion script for all commands; parsing them needs every module, so this takes seconds."""
+    """Print a completion script for all commands; that needs every module, so it takes seconds."""
     if len(rest) != 1 or rest[0] not in ("bash", "zsh", "tcsh"):
         print("vhd: --completion takes one of bash, zsh, tcsh.", file=sys.stderr)
         return 2
-    import shtab
-    import tyro
-
-    parser = tyro.extras.get_parser(
-        tyro.extras.subcommand_type_from_defaults({})  # pragma: no cover
-        if not COMMANDS
-        else _union(),
-        prog="vhd",
-    )
-    print(shtab.complete(parser, rest[0]))
-    return 0
-
-
-def _union() -> object:
     from typing import Annotated, Union
 
     import tyro
 
-    return Union[tuple(Annotated[_load(name), tyro.conf.subcommand(name)] for name in COMMANDS)]  # noqa: UP007
+    commands: Any = Union[tuple(Annotated[_load(name), tyro.conf.subcommand(name)] for name in COMMANDS)]  # noqa: UP007
+    try:
+        tyro.cli(commands, args=["--tyro-print-completion", rest[0]], prog="vhd", config=(tyro.conf.OmitArgPrefixes,))
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else 0
+    return 0

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
+from tyro.conf import Positional
 
 from vhdiffuser.cli.console import err, out, print_json, progress_bar
 from vhdiffuser.data.store import (
@@ -21,7 +22,6 @@ from vhdiffuser.envs.registry import get_spec
 from vhdiffuser.errors import DataError
 from vhdiffuser.files import home
 
-Positional = tyro.conf.Positional
 Name = Annotated[str, tyro.conf.arg(metavar="ENV")]
 
 

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
+from tyro.conf import Positional
 
 from vhdiffuser.cli.console import out, print_json, progress_bar
+from vhdiffuser.data.normalizer import Normalizer
 from vhdiffuser.data.store import Dataset, load_dataset
 from vhdiffuser.diffusion.config import PlannerConfig
+from vhdiffuser.models import run_folder, run_name
 from vhdiffuser.training.loop import LoopConfig, Status, train
-from vhdiffuser.training.runs import planner_name, restart, run_folder
 
 if TYPE_CHECKING:
     import torch
 
     from vhdiffuser.training.task import Task
 
-Positional = tyro.conf.Positional
+
 Name = Annotated[str, tyro.conf.arg(metavar="ENV")]
 
 
@@ -44,7 +47,7 @@ class Common:
         dataset = load_dataset(self.env)
         folder = run_folder(self.env, self.name or name)
         if self.restart:
-            restart(folder)
+            shutil.rmtree(folder, ignore_errors=True)
         last: dict[str, Any] = {}
         with progress_bar(f"training {self.env} {folder.name}", "updates", self.quiet) as progress:
 
@@ -105,7 +108,7 @@ class TrainPlanner(Common):
                 device,
             )
 
-        self._train(planner_name(self.recipe, self.horizon), self.loop, make)
+        self._train(run_name("planner", self.recipe, self.horizon), self.loop, make)
 
     def _config(self, dataset: Dataset) -> PlannerConfig:
         base = PlannerConfig.paper(dataset.spec) if self.recipe == "paper" else PlannerConfig()
@@ -135,7 +138,7 @@ class TrainLength(Common):
                 dataset.episodes, dataset.spec, config, dataset.normalizer(), dataset.fingerprint(), device
             )
 
-        self._train("length" if self.recipe == "default" else f"length-{self.recipe}", self.loop, make)
+        self._train(run_name("length", self.recipe), self.loop, make)
 
 
 @dataclass(frozen=True)
@@ -154,11 +157,17 @@ class TrainDynamics(Common):
             from vhdiffuser.control.dynamics_task import DynamicsTask
             from vhdiffuser.control.inverse_dynamics import DynamicsConfig
 
+            spec = dataset.spec
             return DynamicsTask(
-                dataset.episodes, dataset.spec, DynamicsConfig(), dataset.normalizer(), dataset.fingerprint(), device
+                dataset.episodes,
+                spec,
+                DynamicsConfig.for_env(spec),
+                Normalizer.fit(dataset.episodes.observations),
+                dataset.fingerprint(),
+                device,
             )
 
-        self._train("dynamics", self.loop, make)
+        self._train(run_name("dynamics"), self.loop, make)
 
 
 @dataclass(frozen=True)

@@ -65,15 +65,17 @@ class Process:
 
 
 def clamp(tau: torch.Tensor, known: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """tau with its known entries put in place: Algorithm 2, line 5. mask: (K, d)."""
+    """tau (B, K, d) with its known entries put in place: Algorithm 2, line 5. mask: (B or 1, K, d)."""
     return torch.where(mask, known, tau)
 
 
-def clamp_mask(knots: int, width: int, first: list[int], last: list[int], device: torch.device) -> torch.Tensor:
-    """(knots, width) bool: the dimensions known of the first and of the last state."""
-    mask = torch.zeros(knots, width, dtype=torch.bool, device=device)
-    mask[0, first] = True
-    mask[-1, last] = True
+def clamp_mask(last: torch.Tensor, knots: int, width: int, dims: tuple[list[int], list[int]]) -> torch.Tensor:
+    """(B, knots, width) bool: the dimensions known of the first knot, and of the last, at index last (B,)."""
+    first_dims, last_dims = dims
+    mask = torch.zeros(len(last), knots, width, dtype=torch.bool, device=last.device)
+    mask[:, 0, first_dims] = True
+    rows = torch.arange(len(last), device=last.device)
+    mask[rows[:, None], last[:, None], torch.tensor(last_dims, device=last.device)] = True
     return mask
 
 
@@ -84,5 +86,5 @@ def denoising_loss(predicted: torch.Tensor, target: torch.Tensor, mask: torch.Te
     gradient and only shifts the logged loss.
     """
     squared = (predicted.float() - target).square()  # (B, K, d)
-    free = (~mask).to(squared.dtype)  # (K, d)
-    return (squared * free).sum() / (free.sum() * len(squared))
+    free = (~mask).to(squared.dtype).expand_as(squared)
+    return (squared * free).sum() / free.sum()

@@ -74,29 +74,40 @@ def sample(
     generators: Sequence[torch.Generator],
     sampler: str,
     steps: int,
+    last: torch.Tensor | None = None,
     keep: bool = False,
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """Algorithm 2, lines 2 to 6, for B plans of one length, normalised: tau^0 (B, K, d).
+    """Algorithm 2, lines 2 to 6, for B plans, normalised: tau^0 (B, K, d).
 
-    known (B, K, d) holds the start and the goal where mask (K, d) is true. Every plan draws its noise from
-    its own generator (on the CPU, whatever the device), so a plan does not depend on its company.
+    known (B, K, d) holds the start and the goal where mask (B or 1, K, d) is true. Every plan draws its noise
+    from its own generator (on the CPU, whatever the device), so a plan does not depend on its company.
+    Plans of fewer than K knots say at which index theirs end: last (B,). They may share a batch as long as
+    the U-Net would pad them to the same length; what lies beyond is what it would pad with.
     With `keep`, also tau at all steps: (B, steps + 1, K, d).
     """
     B, K, d = known.shape
     levels = reverse_levels(process, steps)
     scheduler = make_scheduler(process, levels, sampler)
     noise = torch.stack([torch.randn(K, d, generator=generator) for generator in generators])
-    tau = clamp(noise.to(known.device), known, mask)  # line 2
+    tau = continued(clamp(noise.to(known.device), known, mask), last)  # line 2
     kept = [tau]
     for number, level in enumerate(levels):  # line 3
         i = torch.full((B,), level, device=known.device)
         predicted = network(tau, i).float()  # line 4, left
         tau0 = process.clean(predicted, i, tau).clamp(-1, 1)  # clipped to the data's limits, as in Diffuser
         tau = posterior_step(scheduler, tau0, len(levels) - 1 - number, tau, generators)  # line 4, right
-        tau = clamp(tau, known, mask)  # line 5
+        tau = continued(clamp(tau, known, mask), last)  # line 5
         if keep:
             kept.append(tau)
     return tau, torch.stack(kept, dim=1) if keep else None
+
+
+def continued(tau: torch.Tensor, last: torch.Tensor | None) -> torch.Tensor:
+    """tau (B, K, d) with every knot after a plan's last one (B,) a copy of it: the U-Net's own padding."""
+    if last is None:
+        return tau
+    index = torch.minimum(torch.arange(tau.shape[1], device=tau.device), last[:, None])  # (B, K)
+    return tau.gather(1, index[:, :, None].expand_as(tau))
 
 
 def posterior_step(

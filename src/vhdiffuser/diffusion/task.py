@@ -77,7 +77,8 @@ class PlannerTask:
         B, K, d = tau0.shape
         i = torch.randint(self.process.steps, (B,), generator=generator, device=self.device)  # line 5
         epsilon = torch.randn(tau0.shape, generator=generator, device=self.device)
-        mask = clamp_mask(K, d, *self.config.clamped_dims(self.spec), self.device)
+        last = torch.tensor([K - 1], device=self.device)  # one length, hence one mask, for the batch
+        mask = clamp_mask(last, K, d, self.config.clamped_dims(self.spec))  # (1, K, d)
         tau_i = clamp(self.process.noised(tau0, i, epsilon), tau0, mask)  # line 6, ends clean as in planning
         predicted = network(tau_i, i)  # line 7
         loss = denoising_loss(predicted, self.process.target(tau0, i, epsilon), mask)  # line 8

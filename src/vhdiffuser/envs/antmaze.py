@@ -25,7 +25,7 @@ CELL = 4.0
 NOISE = 1.0
 """Starts and goals lie this far from a cell's centre at most, in x and in y."""
 CLEARANCE = 1.0
-"""Distance from the walls of `uniform` instances: what OGBench's noise leaves in a corridor. The legs reach as far."""
+"""Distance from the walls of `uniform` instances: what OGBench's noise leaves in a corridor (feet reach 1.12 m)."""
 TORSO_RADIUS = 0.25
 """Radius of the ant's torso: no position nearer to a wall can be reached."""
 OGBENCH_TOLERANCE = 0.5

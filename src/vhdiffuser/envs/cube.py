@@ -30,8 +30,8 @@ WORKSPACE = np.array([[0.25, -0.35, 0.02], [0.60, 0.35, 0.35]])
 SAMPLED = WORKSPACE + np.array([[0.02], [-0.02]])
 """Metres, low and high: box of `reset` instances, the workspace less 2 cm on each side (73 % of its volume)."""
 REACHABLE = WORKSPACE + np.array([[0.01], [-0.01]])
-"""Metres, low and high: box of `uniform` instances, where the data is thin at the edges. The arm sags by up to
-8 mm under its target, and the target is clipped to the workspace, so nothing higher can be promised."""
+"""Metres, low and high: box of `uniform` instances, where the data is thin at the edges. The faces themselves
+cannot be reached: targets are clipped to the workspace, and the arm sags by up to 8 mm under its target."""
 START_TOLERANCE = 0.001
 """Observation units (0.1 mm): how far from the asked start an episode may begin, in each dimension."""
 

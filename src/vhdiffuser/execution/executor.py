@@ -26,8 +26,15 @@ from vhdiffuser.types import EnvSpec, FloatArray, Instance, IntArray, Plan, Roll
 class BatchPlanner(Protocol):
     """What execution asks of a planner (`vhdiffuser.planner.planner.Planner` is one)."""
 
-    spec: EnvSpec
-    normalizer: Normalizer
+    @property
+    def spec(self) -> EnvSpec:
+        """The environment it plans in."""
+        ...
+
+    @property
+    def normalizer(self) -> Normalizer:
+        """Of its planning state; success is judged in its units."""
+        ...
 
     def predict_lengths(self, starts: FloatArray, goals: FloatArray) -> IntArray:
         """L_hat of each pair, after gamma and clipping: (B, d), (B, goal_dim) -> (B,)."""

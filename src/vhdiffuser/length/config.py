@@ -152,7 +152,7 @@ class LengthConfig:
     """Goals are whole planning states, as the paper writes f(s, g), and not their goal dimensions."""
     levels: tuple[float, ...] = (0.3, 0.1, 0.9)
     """Quantiles of the observed lengths that the network outputs. The first is f; all give the spread."""
-    kappa: float = 0.1
+    kappa: float = 0.05
     """Huber threshold, normalised by T_max."""
     lambda_bdry: float = 1.0
     """Weight of L_bdry."""

@@ -123,8 +123,8 @@ class Planner:
     ) -> list[Plan]:
         """Plans for (B, d) starts and (B, goal_dim or d) goals, in that order, each of its own length.
 
-        Plans of equally many knots are denoised together, in batches of bounded size; each comes out as if it
-        were planned alone with its seed. One integer for all `seeds` means that seed, the next one, and so on.
+        Plans that look equally long to the network are denoised together, in batches of bounded size; each
+        comes out as if planned alone with its seed. One integer for `seeds` means it, the next one, and so on.
         """
         starts = checked_starts(self.spec, starts)  # (B, d)
         targets = checked_goals(self.spec, goals, self.config.clamp, len(starts))  # (B, d)
@@ -136,17 +136,19 @@ class Planner:
         steps = self.config.steps if steps is None else steps
         sampler = sampler or self.config.sampler
 
+        counts = np.array([knot_count(int(length), self.config.stride) for length in lengths], np.int64)  # (B,) K
         plans: dict[int, Plan] = {}
-        for K, members in self._groups(lengths):
+        for members in self._groups(counts):
             knots, kept = self._denoise(
-                starts[members], targets[members], K, seeds[members], steps, sampler, keep_denoising
+                starts[members], targets[members], counts[members], seeds[members], steps, sampler, keep_denoising
             )
             for length in np.unique(lengths[members]):
                 same = np.flatnonzero(lengths[members] == length)
-                states = control_rate(knots[same], int(length), self.config.stride, self.spec, self.config.clamp)
+                K = counts[members[same[0]]]
+                states = control_rate(knots[same, :K], int(length), self.config.stride, self.spec, self.config.clamp)
                 for row, own_states in zip(same, states, strict=True):
                     member = int(members[row])
-                    history = None if kept is None else kept[row]
+                    history = None if kept is None else kept[row, :, :K]
                     plans[member] = self._plan(own_states, starts[member], targets[member], history)
         return [plans[member] for member in range(len(starts))]
 
@@ -166,28 +168,45 @@ class Planner:
             "(`vhd train length`)."
         )
 
-    def _groups(self, lengths: IntArray) -> Iterator[tuple[int, IntArray]]:
-        """(K, indices of plans with K knots), split so that K times the plans stays within bounds."""
-        counts = np.array([knot_count(int(length), self.config.stride) for length in lengths], np.int64)
-        for K in np.unique(counts):
-            members = np.flatnonzero(counts == K)
-            size = max(KNOTS_PER_BATCH // int(K), 1)
-            for first in range(0, len(members), size):
-                yield int(K), members[first : first + size]
+    def _padded(self, counts: IntArray) -> IntArray:
+        """Knots up to the next multiple that the U-Net's halvings need: what it pads to by itself."""
+        multiple = 2 ** (len(self.config.dim_mults) - 1)
+        return -(-counts // multiple) * multiple
+
+    def _groups(self, counts: IntArray) -> Iterator[IntArray]:
+        """Indices of plans that may share a batch: of one padded length, and few enough to bound memory.
+
+        GroupNorm averages over time, so a plan padded further than it would be alone would come out different.
+        """
+        padded = self._padded(counts)
+        for P in np.unique(padded):
+            members = np.flatnonzero(padded == P)
+            size = max(KNOTS_PER_BATCH // int(P), 1)
+            yield from (members[first : first + size] for first in range(0, len(members), size))
 
     @torch.inference_mode()
     def _denoise(
-        self, starts: FloatArray, targets: FloatArray, K: int, seeds: IntArray, steps: int, sampler: str, keep: bool
+        self,
+        starts: FloatArray,
+        targets: FloatArray,
+        counts: IntArray,
+        seeds: IntArray,
+        steps: int,
+        sampler: str,
+        keep: bool,
     ) -> tuple[FloatArray, FloatArray | None]:
-        """Algorithm 2, lines 2 to 6: knots (B, K, d) in units and, if kept, (B, steps + 1, K, d)."""
+        """Algorithm 2, lines 2 to 6: padded knots (B, P, d) in units and, if kept, (B, steps + 1, P, d)."""
         first = self.config.action_dim  # the original Diffuser's knots are (action, state)
         width = first + self.spec.state_dim
-        known = torch.zeros(len(starts), K, width, device=self.device)
-        known[:, 0, first:] = torch.from_numpy(self.normalizer.normalize(starts))
-        known[:, -1, first:] = torch.from_numpy(self.normalizer.normalize(targets))
-        mask = clamp_mask(K, width, *self.config.clamped_dims(self.spec), self.device)
+        P = int(self._padded(counts)[0])
+        last = torch.from_numpy(counts - 1).to(self.device)
+        known = torch.zeros(len(starts), P, width, device=self.device)
+        known[:, 0, first:] = torch.from_numpy(self.normalizer.normalize(starts)).to(self.device)
+        ends = torch.from_numpy(self.normalizer.normalize(targets)).to(self.device)
+        known[torch.arange(len(starts), device=self.device), last, first:] = ends
+        mask = clamp_mask(last, P, width, self.config.clamped_dims(self.spec))
         generators = [torch.Generator().manual_seed(int(seed)) for seed in seeds]
-        tau, kept = sample(self.network, self.process, known, mask, generators, sampler, steps, keep)
+        tau, kept = sample(self.network, self.process, known, mask, generators, sampler, steps, last, keep)
         knots = self.normalizer.unnormalize(tau[..., first:].cpu().numpy())
         return knots, None if kept is None else self.normalizer.unnormalize(kept[..., first:].cpu().numpy())
 

@@ -136,7 +136,7 @@ def geodesic_success(rows: Sequence[Row], protocol: str, path: Path, bins: int =
                 x.append(float(distances[chosen].mean()) + aside)
                 bars.append((100 * float(hits[chosen].mean()), 100 * low, 100 * high))
         _errorbar(axes, x, bars, METHOD_LABELS[method], "-", colour=METHOD_COLOURS[method])
-    axes.set_xlabel("geodesic distance (steps)")
+    axes.set_xlabel("geodesic distance (units of the environment)")
     axes.set_title(f"SR (%) by distance, {PROTOCOL_LABELS.get(protocol, protocol)}")
     axes.set_ylim(-3, 103)
     axes.grid(alpha=0.3)

@@ -56,7 +56,7 @@ class Row:
     control_seconds: float
     """Share of the time spent in controller and simulators."""
     geodesic: float | None = None
-    """True shortest distance between start and goal, in steps at a stated speed, where it is known."""
+    """True shortest distance between start and goal in the environment's units, where it is known."""
     score: float | None = None
     """A peer's own score of this episode."""
     task: int | None = None

@@ -1,0 +1,227 @@
+"""`vhd bench` and `vhd report`: the paper's table, from raw rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import numpy as np
+import tyro
+from tyro.conf import Positional
+
+from vhdiffuser.cli.console import err, out, print_json, progress_bar
+from vhdiffuser.envs.registry import get_spec
+from vhdiffuser.errors import VhdError
+from vhdiffuser.files import sha256
+from vhdiffuser.models import Source, find_model
+
+if TYPE_CHECKING:
+    from vhdiffuser.benchmark.methods import PlannerChoice
+    from vhdiffuser.control.base import Controller
+    from vhdiffuser.results.summary import Summary
+
+
+Name = Annotated[str, tyro.conf.arg(metavar="ENV")]
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Run methods under protocols on the same random instances; a row on disk for each, as it goes.
+
+    Interrupted? Run the same command again: what is done is kept. Examples:
+
+        vhd bench maze2d-umaze --methods vhd --n 100
+        vhd bench maze2d-umaze                       all methods, ss and rp, 1000 instances
+        vhd bench antmaze-medium --methods vhd --protocols ogbench --n 250
+    """
+
+    env: Positional[Name]
+    """Environment: see `vhd envs`."""
+    methods: tuple[str, ...] = ("vhd", "fh-lp", "fh-h1", "fh-h2", "fh-h3")
+    """Methods to run."""
+    protocols: tuple[str, ...] = ("ss", "rp")
+    """ss (single-shot), rp (replan-on-deviation); peers': d4rl-fixed, d4rl-random, ogbench."""
+    n: int | None = None
+    """Instances (default 1000, or all pairs of --instances)."""
+    seed: int = 0
+    """Fixes the instances and every plan."""
+    distribution: Literal["reset", "uniform"] = "reset"
+    """How instances are drawn: the environment's own reset, or uniform over free space."""
+    instances: Path | None = None
+    """Your own pairs: npz or HDF5 with `start_state` and `goal_pos`."""
+    sampler: Literal["ddpm", "ddim", "dpm++"] | None = None
+    """Reverse process (default: the planner's own)."""
+    steps: int | None = None
+    """Reverse steps (default: the planner's own)."""
+    gamma: float | None = None
+    """Margin on the predicted length (default: the planner's own)."""
+    candidates: int = 1
+    """Plans drawn for each plan used, the smoothest kept; 1 is no selection."""
+    position_gain: float | None = None
+    """PD: action per unit of position error (default: measured best)."""
+    velocity_gain: float | None = None
+    """PD: action per unit of velocity error (default: measured best)."""
+    threshold: float | None = None
+    """rp: normalised tracking error above which to plan again (default: the benchmark's)."""
+    check_every: int | None = None
+    """rp: control steps between two checks of the tracking error (default: the benchmark's)."""
+    weights: Source = "auto"
+    """Models to use: what you trained, what ships, or auto (trained if there)."""
+    out: Path = Path("results")
+    """Folder of the rows."""
+    keep: int = 10
+    """Rollouts of the first instances kept whole, for figures and videos."""
+    video: bool = False
+    """Also write GIFs of the kept rollouts."""
+    workers: int = 0
+    """Processes that step simulators; 0 is one per core."""
+    json: bool = False
+    """Print the summary as a JSON list of objects."""
+    quiet: bool = False
+    """No progress bar."""
+
+    def run(self) -> None:
+        """Run what is missing, print the summary."""
+        from vhdiffuser.benchmark.run import run_benchmark
+        from vhdiffuser.benchmark.settings import BenchConfig
+        from vhdiffuser.envs.make import make_env
+
+        spec = get_spec(self.env)
+        config = BenchConfig(
+            environment=spec.name,
+            methods=self.methods,
+            protocols=self.protocols,
+            n=self.n,
+            seed=self.seed,
+            distribution=self.distribution,
+            instances=self.instances,
+            keep=self.keep,
+            workers=self.workers,
+        )
+        given = {key: getattr(self, key) for key in ("threshold", "check_every") if getattr(self, key) is not None}
+        config = replace(config, **given)
+        with self._progress(config.size * len(self.methods) * len(self.protocols)) as on_row:
+            summaries = run_benchmark(
+                config,
+                self.out,
+                partial(make_env, spec.name),
+                self._choose,
+                self._controller(),
+                geodesic=_geodesic(spec.name),
+                on_row=on_row,
+            )
+        if self.video:
+            self._write_videos()
+        if self.json:
+            print_json([summary.to_json() for summary in summaries])
+        else:
+            print_summaries(summaries, self.candidates)
+            out.print(f"rows: {self.out / spec.name}   report: vhd report {self.out}")
+
+    @contextmanager
+    def _progress(self, total: int) -> Iterator[Any]:
+        done = [0, 0]
+        with progress_bar(f"bench {self.env}", "runs", self.quiet) as progress:
+
+            def on_row(row: Any) -> None:
+                done[0] += 1
+                done[1] += row.success
+                progress(done[0], total, note=f"{row.method} {row.protocol}, {done[1] / done[0]:.1%} so far")
+
+            yield on_row
+
+    def _choose(self, method_name: str, environment: str) -> PlannerChoice:
+        from vhdiffuser.benchmark.methods import PlannerChoice, get_method, require_weights
+        from vhdiffuser.length.predictor import LengthPredictor
+        from vhdiffuser.planner.bound import BoundPlanner
+        from vhdiffuser.planner.planner import Planner
+
+        spec, method = get_spec(environment), get_method(method_name)
+        horizon = method.training_horizon(spec)
+        path = require_weights(method, spec, "planner", find_model(environment, "planner", self.weights, horizon))
+        models, predictor = {"planner": sha256(path)}, None
+        if method.predicts:
+            length = require_weights(method, spec, "length", find_model(environment, "length", self.weights))
+            models["length"] = sha256(length)
+            predictor = LengthPredictor.load(length)
+        planner = Planner.load(path, predictor, outside="ignore", lengths=(2, max(spec.T_max, *spec.horizons)))
+        bound = BoundPlanner.of(planner, self.sampler, self.steps, self.gamma, self.candidates)
+        return PlannerChoice(bound, bound.sampler, bound.steps, bound.gamma, bound.candidates, models)
+
+    def _controller(self) -> Controller:
+        from vhdiffuser.control.base import make_controller
+        from vhdiffuser.control.pd import PDConfig, PDController
+
+        spec = get_spec(self.env)
+        if spec.controller == "pd":
+            names = ("position_gain", "velocity_gain")
+            gains = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+            return PDController(spec, replace(PDConfig(), **gains))
+        path = find_model(spec.name, "dynamics", self.weights)
+        if not path.is_file():
+            raise VhdError(f"{spec.name}: no inverse dynamics model. Make it with `vhd train dynamics {spec.name}`.")
+        return make_controller(spec, path)
+
+    def _write_videos(self) -> None:
+        from vhdiffuser.envs.make import make_env
+        from vhdiffuser.report.video import top_view_frames, write_gif
+        from vhdiffuser.results.sidefiles import load_rollout
+
+        spec = get_spec(self.env)
+        walls = getattr(make_env(spec.name), "walls", np.zeros((0, 4)))
+        for path in sorted((self.out / spec.name / "rollouts").glob("*.npz")):
+            kept = load_rollout(path)
+            every = max(1, len(kept.actions) // 100)
+            frames = top_view_frames(spec.name, kept, walls, list(spec.goal_dims), every)
+            write_gif(frames, path.with_suffix(".gif"))
+            err.print(f"wrote {path.with_suffix('.gif')}")
+
+
+def _geodesic(environment: str) -> Any:
+    """True shortest distance of an instance, in the environment's units; none where there are no walls."""
+    from vhdiffuser.benchmark.length_eval import make_geodesic
+
+    spec = get_spec(environment)
+    geodesic = make_geodesic(spec)
+    if geodesic is None:
+        return None
+    return lambda instance: float(geodesic.distance(spec.goal_of(instance.start)[None], instance.goal[None])[0])
+
+
+def print_summaries(summaries: list[Summary], candidates: int) -> None:
+    """One line a cell."""
+    out.print(f"candidates per plan: {candidates}")
+    out.print(f"{'method':8}{'protocol':12}{'n':>6}  {'SR %':>6} {'95 %':>14}  {'AES':>7} {'95 %':>16}  {'replans':>7}")
+    for item in summaries:
+        low, high = (100 * value for value in item.success_rate_interval)
+        few, many = item.average_executed_steps_interval
+        score = "" if item.average_score is None else f"  score {item.average_score:.1f}"
+        out.print(
+            f"{item.method:8}{item.protocol:12}{item.n:>6}  {100 * item.success_rate:6.1f} "
+            f"{f'{low:.1f}..{high:.1f}':>14}  {item.average_executed_steps:7.1f} {f'{few:.1f}..{many:.1f}':>16}  "
+            f"{item.average_replans:7.2f}{score}"
+        )
+
+
+@dataclass(frozen=True)
+class Report:
+    """Make the paper's Table II beside ours, as Markdown and HTML, and the figures, from rows alone.
+
+    Example: vhd report results
+    """
+
+    folder: Positional[Path]
+    """Folder of rows that `vhd bench` wrote."""
+    out: Path | None = None
+    """Folder to write to (default: beside the rows)."""
+
+    def run(self) -> None:
+        """Write the report."""
+        from vhdiffuser.report.build import write_report
+
+        for path in write_report(self.folder, self.out):
+            out.print(f"wrote {path}")

@@ -1,0 +1,105 @@
+"""`vhd eval-length`: a Length Predictor against true distances."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import tyro
+
+from vhdiffuser.cli.console import out, print_json
+from vhdiffuser.envs.registry import get_spec
+from vhdiffuser.models import Source, find_model, run_folder
+
+
+@dataclass(frozen=True)
+class EvalLength:
+    """Judge a Length Predictor on random pairs that training never saw; draw scatter, calibration and fields.
+
+    Truth is the geodesic distance on a fine grid of the maze (straight-line for the arm) over a stated speed.
+    Examples:
+
+        vhd eval-length maze2d-large
+        vhd eval-length maze2d-large --runs length length-paper --out out/length
+    """
+
+    env: tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="ENV")]]
+    """Environment: see `vhd envs`."""
+    runs: tuple[str, ...] = ()
+    """Names of runs to compare (default: the predictor in use)."""
+    pairs: int = 2000
+    """Random pairs."""
+    seed: int | None = None
+    """Seed of the pairs (default: the one kept for reporting)."""
+    speed: float | None = None
+    """Stated speed in units per control step (default: the data's mean speed)."""
+    goals: int = 3
+    """Goals whose distance fields are drawn."""
+    weights: Source = "auto"
+    """Models to use where no run is named."""
+    out: Path | None = None
+    """Folder for the pictures (default: none are drawn)."""
+    json: bool = False
+    """Print a JSON list of objects, one a run."""
+
+    def run(self) -> None:
+        """Evaluate, print, draw."""
+        from vhdiffuser.benchmark import length_eval
+        from vhdiffuser.data.store import load_dataset
+        from vhdiffuser.envs.make import make_env
+        from vhdiffuser.length.predictor import LengthPredictor
+
+        spec = get_spec(self.env)
+        env = make_env(spec.name)
+        geodesic = length_eval.make_geodesic(spec)
+        speed = self.speed or length_eval.observed_speed(load_dataset(spec.name).episodes, spec)
+        seed = length_eval.PAIRS_SEED if self.seed is None else self.seed
+        starts, goals = length_eval.draw_pairs(env, self.pairs, seed)
+        paths = {name: run_folder(spec.name, name) / "model.safetensors" for name in self.runs}
+        paths = paths or {"length": find_model(spec.name, "length", self.weights)}
+        predictors = {name: LengthPredictor.load(path) for name, path in paths.items()}
+        results = {
+            name: length_eval.evaluate_length(predictor, starts, goals, speed, geodesic)
+            for name, predictor in predictors.items()
+        }
+        rows = [{"environment": spec.name, "run": name, "speed": speed, **r.figures} for name, r in results.items()]
+        if self.json:
+            print_json(rows)
+        else:
+            for key in rows[0]:
+                out.print(f"{key:24}" + "".join(f"{_text(row[key]):>18}" for row in rows))
+        if self.out is not None:
+            self._draw(predictors, results, geodesic, goals)
+
+    def _draw(self, predictors: dict[str, Any], results: dict[str, Any], geodesic: Any, goals: np.ndarray) -> None:
+        from vhdiffuser.benchmark.length_eval import calibration, distance_field
+        from vhdiffuser.report import length_figures
+        from vhdiffuser.report.plan_figures import walls_of
+
+        assert self.out is not None
+        first = next(iter(results.values()))
+        predicted = {name: result.predicted for name, result in results.items()}
+        curves = {name: calibration(result.truth, result.predicted) for name, result in results.items()}
+        written = [
+            length_figures.scatter(first.truth, predicted, self.out / "scatter.png", self.env, first.speed),
+            length_figures.calibration_curve(curves, self.out / "calibration.png", self.env),
+        ]
+        if geodesic is not None:
+            fields = [
+                (name, goal, distance_field(predictor, geodesic, goal))
+                for name, predictor in predictors.items()
+                for goal in goals[: self.goals]
+            ]
+            written.append(
+                length_figures.distance_fields(
+                    geodesic.x, geodesic.y, fields, walls_of(get_spec(self.env)), self.out / "fields.png", self.env
+                )
+            )
+        for path in written:
+            out.print(f"wrote {path}")
+
+
+def _text(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,65 @@
+"""`vhd import-diffuser`: an original Diffuser checkpoint as a planner of ours."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import tyro
+
+from vhdiffuser.cli.console import out
+from vhdiffuser.models import run_folder, run_name
+
+
+@dataclass(frozen=True)
+class ImportDiffuser:
+    """Turn a checkpoint of the original Diffuser into a fixed-horizon planner of ours.
+
+    Its weights are read without running anything in the file. The result is a run `fh-H` that `vhd bench`
+    uses for fh-h1..3 and, with a Length Predictor, for fh-lp. Example:
+
+        vhd import-diffuser state_1990000.pt --env maze2d-large
+    """
+
+    file: tyro.conf.Positional[Path]
+    """`state_*.pt`, or a state dict."""
+    env: str
+    """Environment that it was trained for."""
+    which: Literal["ema", "model"] = "ema"
+    """Weights to take from a `state_*.pt`."""
+    prediction: Literal["sample", "epsilon"] = "sample"
+    """What the network predicts; the public maze2d models predict the clean trajectory."""
+    horizon: int | None = None
+    """Its horizon, where the file does not say."""
+    diffusion_steps: int | None = None
+    """Its diffusion steps, where the file does not say."""
+    out: Path | None = None
+    """Model file to write (default: the run `fh-H` of the environment)."""
+
+    def run(self) -> None:
+        """Read, check, write."""
+        import tempfile
+
+        from vhdiffuser.data.store import load_dataset
+        from vhdiffuser.diffusion.import_diffuser import import_checkpoint
+
+        dataset = load_dataset(self.env)
+        with tempfile.TemporaryDirectory() as folder:
+            draft = Path(folder) / "model.safetensors"
+            header = import_checkpoint(
+                self.file,
+                draft,
+                dataset.spec,
+                dataset.normalizer(),
+                dataset.fingerprint(),
+                weights=self.which,
+                prediction=self.prediction,
+                horizon=self.horizon,
+                diffusion_steps=self.diffusion_steps,
+            )
+            name = run_name("planner", horizon=header.config["horizon"])
+            path = self.out or run_folder(self.env, name) / "model.safetensors"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(draft.read_bytes())
+        out.print(f"planner of horizon {header.config['horizon']}: {path}")

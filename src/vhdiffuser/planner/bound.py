@@ -1,0 +1,91 @@
+"""A planner with its options fixed: what execution and the benchmark plan with, and record."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from vhdiffuser.data.normalizer import Normalizer
+from vhdiffuser.errors import VhdError
+from vhdiffuser.planner.planner import Planner
+from vhdiffuser.types import EnvSpec, FloatArray, IntArray, Plan
+
+
+@dataclass(frozen=True)
+class BoundPlanner:
+    """A planner, and how it plans."""
+
+    planner: Planner
+    """The planner itself."""
+    sampler: str
+    """Reverse process."""
+    steps: int
+    """Its steps."""
+    gamma: float
+    """Margin on the predicted length."""
+    candidates: int = 1
+    """Plans drawn for each plan used; of several, the one with the gentlest largest turn is kept."""
+
+    def __post_init__(self) -> None:
+        if self.candidates < 1:
+            raise VhdError(f"candidates must be at least 1 (no selection), got {self.candidates}.")
+        if not self.gamma > 0:
+            raise VhdError(f"gamma must be above 0 (1 is no margin), got {self.gamma}.")
+
+    @classmethod
+    def of(
+        cls,
+        planner: Planner,
+        sampler: str | None = None,
+        steps: int | None = None,
+        gamma: float | None = None,
+        candidates: int = 1,
+    ) -> BoundPlanner:
+        """The planner's own options where none are given."""
+        config = planner.config
+        return cls(
+            planner,
+            sampler or config.sampler,
+            config.steps if steps is None else steps,
+            planner.gamma if gamma is None else gamma,
+            candidates,
+        )
+
+    @property
+    def spec(self) -> EnvSpec:
+        """The planner's environment."""
+        return self.planner.spec
+
+    @property
+    def normalizer(self) -> Normalizer:
+        """The planner's normaliser."""
+        return self.planner.normalizer
+
+    def predict_lengths(self, starts: FloatArray, goals: FloatArray) -> IntArray:
+        """L_hat with this margin."""
+        return self.planner.predict_lengths(starts, goals, self.gamma)
+
+    def plan_batch(
+        self, starts: FloatArray, goals: FloatArray, lengths: IntArray | None = None, *, seeds: IntArray
+    ) -> list[Plan]:
+        """One plan a pair: the only one drawn, or the best of the candidates."""
+        lengths = self.predict_lengths(starts, goals) if lengths is None else lengths
+        n = self.candidates
+        # Candidate 0 has the seed that a single plan would have: more candidates never change it.
+        spread = (np.asarray(seeds, np.int64)[:, None] + np.arange(n) * 1_000_003) & (2**63 - 1)
+        plans = self.planner.plan_batch(
+            np.repeat(starts, n, axis=0),
+            np.repeat(goals, n, axis=0),
+            np.repeat(lengths, n),
+            self.steps,
+            self.sampler,
+            spread.ravel(),
+        )
+        groups = (plans[first : first + n] for first in range(0, len(plans), n))
+        return [min(group, key=self._largest_turn) for group in groups]
+
+    def _largest_turn(self, plan: Plan) -> float:
+        """Largest change of displacement between two control steps, normalised: jumps and kinks are large."""
+        places = self.normalizer.normalize(plan.states)[:, list(self.spec.goal_dims)]
+        return float(np.abs(np.diff(places, n=2, axis=0)).max()) if plan.length > 2 else 0.0

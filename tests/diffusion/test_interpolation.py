@@ -1,0 +1,95 @@
+"""The curve from knots to the control rate."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from vhdiffuser.data.crops import knot_count
+from vhdiffuser.diffusion.interpolation import control_rate
+from vhdiffuser.envs.registry import get_spec
+
+MAZE = get_spec("maze2d-umaze")
+CUBE = get_spec("cube")
+
+
+def cubic_motion(times: np.ndarray) -> np.ndarray:
+    """(T, 4): positions that are cubics of time, and their velocities."""
+    x = 1 + 0.5 * times - 0.7 * times**2 + 0.3 * times**3
+    vx = 0.5 - 1.4 * times + 0.9 * times**2
+    y = -0.2 * times + 0.4 * times**3
+    vy = -0.2 + 1.2 * times**2
+    return np.stack([x, y, vx, vy], axis=-1)
+
+
+@pytest.mark.parametrize("stride", [2, 4, 5])
+def test_hermite_reproduces_cubics_and_their_velocities(stride: int) -> None:
+    length = 20 * stride + 1
+    times = np.arange(length) * MAZE.control_dt
+    truth = cubic_motion(times)
+    plan = control_rate(truth[None, ::stride], length, stride, MAZE, "goal")
+    np.testing.assert_allclose(plan[0], truth, atol=1e-5)
+
+
+@pytest.mark.parametrize("spec", [MAZE, get_spec("antmaze-medium"), CUBE], ids=lambda spec: spec.name)
+@pytest.mark.parametrize("stride", [1, 4])
+def test_every_length_gives_exactly_that_many_states_with_exact_ends(spec, stride: int) -> None:  # type: ignore[no-untyped-def]
+    rng = np.random.default_rng(0)
+    for length in range(spec.L_min, spec.T_max + 1):
+        knots = rng.normal(size=(2, knot_count(length, stride), spec.state_dim)).astype(np.float32)
+        plan = control_rate(knots, length, stride, spec, "state")
+        assert plan.shape == (2, length, spec.state_dim)
+        np.testing.assert_allclose(plan[:, [0, -1]], knots[:, [0, -1]], atol=1e-5)
+
+
+def test_stride_one_is_the_knots_themselves() -> None:
+    knots = np.random.default_rng(0).normal(size=(3, 40, 4)).astype(np.float32)
+    np.testing.assert_array_equal(control_rate(knots, 40, 1, MAZE, "goal"), knots)
+
+
+def test_a_length_between_two_strides_runs_the_same_curve_at_another_speed() -> None:
+    """A straight motion at constant speed stays one: no knot is passed faster than the way between knots."""
+    stride, K, speed = 4, 5, 2.0
+    x = np.arange(K) * stride * MAZE.control_dt * speed
+    knots = np.stack([x, 0 * x, np.full(K, speed), 0 * x], axis=-1)[None]
+    for length in (15, 16, 17, 18):
+        assert knot_count(length, stride) == K
+        plan = control_rate(knots, length, stride, MAZE, "goal")[0]
+        rate = stride * (K - 1) / (length - 1)
+        np.testing.assert_allclose(plan[5:, 2], speed * rate, rtol=1e-4)
+        np.testing.assert_allclose(np.diff(plan[5:, 0]) / MAZE.control_dt, speed * rate, rtol=1e-3)
+        assert plan[0, 2] == pytest.approx(speed)  # the start is given, not run
+        full = control_rate(knots, length, stride, MAZE, "state")[0]
+        assert full[-1, 2] == pytest.approx(speed)
+
+
+def test_velocities_are_the_derivative_of_positions() -> None:
+    rng = np.random.default_rng(1)
+    plan = control_rate(rng.normal(size=(1, 30, 4)), 118, 4, MAZE, "goal")[0].astype(np.float64)
+    central = (plan[2:, :2] - plan[:-2, :2]) / (2 * MAZE.control_dt)
+    np.testing.assert_allclose(plan[1:-1, 2:], central, atol=0.15 * np.abs(central).max())
+    midpoints = (plan[1:, 2:] + plan[:-1, 2:]) / 2  # trapezoid: exact to third order
+    np.testing.assert_allclose(np.diff(plan[:, :2], axis=0), midpoints * MAZE.control_dt, atol=0.2)
+
+
+def test_without_velocities_the_curve_never_overshoots_its_knots() -> None:
+    knots = np.random.default_rng(2).uniform(-1, 1, size=(4, 12, 3))
+    stride, length = 4, 45
+    plan = control_rate(knots, length, stride, CUBE, "goal")
+    np.testing.assert_allclose(plan[:, ::stride], knots, atol=1e-6)
+    for segment in range(11):
+        part = plan[:, segment * stride : (segment + 1) * stride + 1]
+        ends = knots[:, segment : segment + 2]
+        assert (part <= ends.max(axis=1, keepdims=True) + 1e-6).all()
+        assert (part >= ends.min(axis=1, keepdims=True) - 1e-6).all()
+
+
+def test_dimensions_without_a_velocity_partner_are_interpolated_beside_those_with() -> None:
+    spec = replace(MAZE, observation_dim=5, state_dims=(0, 1, 2, 3, 4), state_names=("x", "y", "vx", "vy", "charge"))
+    knots = np.zeros((1, 6, 5))
+    knots[0, :, 4] = np.arange(6)
+    plan = control_rate(knots, 21, 4, spec, "goal")
+    np.testing.assert_allclose(plan[0, :, 4], np.arange(21) / 4, atol=1e-6)
+    np.testing.assert_array_equal(plan[0, :, :4], 0)

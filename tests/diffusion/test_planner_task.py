@@ -1,0 +1,157 @@
+"""Algorithm 1 as a task: which crops it draws, and what it asks of the network."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from vhdiffuser.data.crops import knot_count
+from vhdiffuser.data.normalizer import Normalizer
+from vhdiffuser.diffusion.config import PlannerConfig
+from vhdiffuser.diffusion.task import PlannerTask
+from vhdiffuser.diffusion.unet import TemporalUnet
+from vhdiffuser.envs.registry import get_spec
+from vhdiffuser.errors import DataError, UnknownNameError, VhdError
+from vhdiffuser.modelfile import load_model, save_model
+from vhdiffuser.types import EnvSpec, Episodes
+
+SPEC = replace(get_spec("maze2d-umaze"), L_min=8, T_max=40)
+
+
+def episodes(lengths: list[int], spec: EnvSpec = SPEC) -> Episodes:
+    rng = np.random.default_rng(0)
+    return Episodes.from_parts(
+        [(rng.normal(size=(n, spec.observation_dim)), np.zeros((n - 1, spec.action_dim))) for n in lengths]
+    )
+
+
+def make_task(config: PlannerConfig, lengths: list[int] | None = None) -> PlannerTask:
+    data = episodes(lengths or [60, 80, 100])
+    return PlannerTask(data, SPEC, config, Normalizer.fit(data.observations), "fingerprint")
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+@pytest.mark.parametrize("stride", [1, 4])
+def test_crop_lengths_are_uniform_from_L_min_to_T_max(stride: int) -> None:
+    task = make_task(PlannerConfig(stride=stride, batch_size=1))
+    random = generator()
+    counts = np.bincount([task.draw(random).shape[1] for _ in range(6600)])
+    expected = np.bincount([knot_count(length, stride) for length in range(8, 41)]) * 200
+    assert len(counts) == len(expected)
+    assert (counts[expected == 0] == 0).all()
+    seen = expected > 0
+    assert (np.abs(counts - expected)[seen] < 5 * np.sqrt(expected[seen])).all()
+
+
+def test_a_fixed_horizon_draws_that_length_only() -> None:
+    task = make_task(PlannerConfig(stride=4, horizon=33, batch_size=5))
+    random = generator()
+    assert {tuple(task.draw(random).shape) for _ in range(20)} == {(5, 9, 4)}
+
+
+def test_crops_are_normalised_states_of_the_data() -> None:
+    data = episodes([60, 80])
+    normalizer = Normalizer.fit(data.observations)
+    task = PlannerTask(data, SPEC, PlannerConfig(batch_size=64), normalizer, "f")
+    crop = task.draw(generator())
+    assert float(crop.abs().max()) <= 1 + 1e-6
+    rows = {row.tobytes() for row in normalizer.normalize(data.observations)}
+    assert all(row.tobytes() in rows for row in crop.numpy().reshape(-1, 4))
+
+
+class Recorder(nn.Module):
+    """Answers zeros and remembers what it was shown."""
+
+    def forward(self, x: torch.Tensor, time: torch.Tensor) -> torch.Tensor:
+        self.x, self.time = x, time
+        return torch.zeros_like(x)
+
+
+@pytest.mark.parametrize("clamp", ["goal", "state"])
+def test_the_network_sees_clean_ends_and_noise_between(clamp: str) -> None:
+    config = PlannerConfig(stride=1, horizon=20, clamp=clamp, batch_size=256, diffusion_steps=64)  # type: ignore[arg-type]
+    task = make_task(config)
+    tau0 = task.draw(generator(7))
+    network = Recorder()
+    loss, scalars = task.loss(network, network, generator(7), 0)
+    assert torch.equal(network.x[:, 0], tau0[:, 0])
+    assert torch.equal(network.x[:, -1, :2], tau0[:, -1, :2])
+    assert torch.equal(network.x[:, -1, 2:], tau0[:, -1, 2:]) == (clamp == "state")
+    assert not torch.equal(network.x[:, 1:-1], tau0[:, 1:-1])
+    assert network.time.min() < 4
+    assert network.time.max() == 63
+    assert torch.isfinite(loss)
+    assert scalars["knots"] == 20
+
+
+def test_epsilon_prediction_of_nothing_costs_the_noise_s_variance() -> None:
+    task = make_task(PlannerConfig(prediction="epsilon", stride=1, horizon=40, batch_size=512))
+    network = Recorder()
+    loss, _ = task.loss(network, network, generator(), 0)
+    assert float(loss) == pytest.approx(1.0, abs=0.02)
+
+
+def test_same_seed_same_loss_and_gradient_reaches_every_weight() -> None:
+    task = make_task(PlannerConfig(dim=8, batch_size=16))
+    torch.manual_seed(0)
+    network = task.make_network()
+    first, _ = task.loss(network, network, generator(1), 0)
+    second, _ = task.loss(network, network, generator(1), 0)
+    assert torch.equal(first, second)
+    first.backward()
+    assert all(p.grad is not None and bool(p.grad.abs().sum() > 0) for p in network.parameters())
+
+
+def test_short_data_shortens_crops_and_says_so_or_is_refused() -> None:
+    with pytest.warns(UserWarning, match="longest episode has 30 states"):
+        task = make_task(PlannerConfig(stride=4, batch_size=2), [30, 20])
+    random = generator()
+    assert max(task.draw(random).shape[1] for _ in range(300)) == knot_count(29, 4)
+    with pytest.raises(DataError, match="at least 8 states"):
+        make_task(PlannerConfig(), [5, 7])
+    with pytest.raises(DataError, match="at least 90 states"):
+        make_task(PlannerConfig(horizon=90), [60])
+
+
+def test_paper_recipe_has_the_paper_s_and_diffuser_s_values() -> None:
+    umaze, large = (PlannerConfig.paper(get_spec(name)) for name in ("maze2d-umaze", "maze2d-large"))
+    assert (umaze.prediction, umaze.stride, umaze.clamp, umaze.sampler) == ("epsilon", 1, "state", "ddpm")
+    assert (umaze.dim, umaze.dim_mults, umaze.batch_size) == (32, (1, 4, 8), 32)
+    assert (umaze.diffusion_steps, umaze.steps, large.diffusion_steps, large.steps) == (64, 64, 256, 256)
+
+
+def test_config_and_header_survive_the_model_file(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    task = make_task(PlannerConfig(dim=8, dim_mults=(1, 2), horizon=24))
+    save_model(tmp_path / "planner.safetensors", task.make_network().state_dict(), task.header())
+    tensors, header = load_model(tmp_path / "planner.safetensors", "planner")
+    assert PlannerConfig.from_json(header.config) == task.config
+    assert EnvSpec.from_json(header.spec) == SPEC
+    TemporalUnet(4, 8, (1, 2)).load_state_dict(tensors)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error"),
+    [
+        ({"prediction": "score"}, UnknownNameError),
+        ({"clamp": "velocity"}, UnknownNameError),
+        ({"sampler": "euler"}, UnknownNameError),
+        ({"stride": 0}, VhdError),
+        ({"steps": 300}, VhdError),
+        ({"horizon": 1}, VhdError),
+    ],
+)
+def test_impossible_recipes_are_refused(wrong: dict, error: type[VhdError]) -> None:  # type: ignore[type-arg]
+    with pytest.raises(error):
+        PlannerConfig(**wrong)
+
+
+def test_training_on_actions_is_refused() -> None:
+    with pytest.raises(VhdError, match="states only"):
+        make_task(PlannerConfig(action_dim=2))

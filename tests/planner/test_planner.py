@@ -1,0 +1,240 @@
+"""Planning: lengths, order, seeds, ends, errors, and a toy world whose plans are known."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from vhdiffuser.data.normalizer import Normalizer
+from vhdiffuser.diffusion.config import PlannerConfig
+from vhdiffuser.diffusion.task import PlannerTask
+from vhdiffuser.diffusion.unet import TemporalUnet
+from vhdiffuser.envs.registry import get_spec
+from vhdiffuser.errors import DataError, VhdError
+from vhdiffuser.modelfile import ModelHeader, save_model
+from vhdiffuser.planner import planner as planner_module
+from vhdiffuser.planner.planner import Planner
+from vhdiffuser.types import EnvSpec, Episodes
+
+SPEC = get_spec("maze2d-umaze")
+NORMALIZER = Normalizer(np.array([0.4, 0.4, -5, -5], np.float32), np.array([3.2, 3.2, 5, 5], np.float32))
+SMALL = PlannerConfig(dim=8, dim_mults=(1, 2, 4), diffusion_steps=32, steps=4)
+
+
+def make_planner(config: PlannerConfig = SMALL, spec: EnvSpec = SPEC, **options) -> Planner:  # type: ignore[no-untyped-def]
+    torch.manual_seed(0)
+    network = TemporalUnet(spec.state_dim, config.dim, config.dim_mults)
+    return Planner(network, config, spec, NORMALIZER, **options)
+
+
+def pairs(count: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    positions, velocities = rng.uniform(0.5, 3.1, (count, 2)), rng.uniform(-1, 1, (count, 2))
+    return np.concatenate([positions, velocities], axis=1), rng.uniform(0.5, 3.1, (count, 2))
+
+
+@pytest.mark.parametrize("sampler", ["ddpm", "ddim", "dpm++"])
+def test_a_batch_of_mixed_lengths_equals_planning_one_by_one(sampler: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planner_module, "KNOTS_PER_BATCH", 100)  # so that groups are split
+    planner = make_planner()
+    starts, goals = pairs(24)
+    lengths = np.random.default_rng(1).integers(16, 90, 24)
+    lengths[:6] = 33
+    seeds = np.arange(24) * 7 + 3
+    together = planner.plan_batch(starts, goals, lengths, sampler=sampler, seeds=seeds, keep_denoising=True)
+    for number, plan in enumerate(together):
+        alone = planner.plan(
+            starts[number], goals[number], int(lengths[number]), sampler=sampler, seed=int(seeds[number])
+        )
+        assert plan.length == lengths[number]
+        np.testing.assert_allclose(plan.states, alone.states, atol=2e-4)
+        np.testing.assert_array_equal(plan.states[0], starts[number].astype(np.float32))
+        np.testing.assert_array_equal(plan.states[-1, :2], goals[number].astype(np.float32))
+        np.testing.assert_array_equal(plan.goal, goals[number].astype(np.float32))
+
+
+@pytest.mark.parametrize("stride", [1, 4])
+def test_every_length_from_L_min_to_T_max_is_kept_exactly(stride: int) -> None:
+    planner = make_planner(replace(SMALL, stride=stride, steps=1))
+    lengths = np.arange(SPEC.L_min, SPEC.T_max + 1, 7 if stride == 1 else 1)
+    starts, goals = pairs(len(lengths))
+    plans = planner.plan_batch(starts, goals, lengths)
+    assert [plan.length for plan in plans] == lengths.tolist()
+    assert all(np.isfinite(plan.states).all() and plan.states.dtype == np.float32 for plan in plans)
+
+
+def test_full_state_clamp_fixes_the_goal_s_velocity_and_goal_clamp_does_not() -> None:
+    starts, goals = pairs(2)
+    full = np.concatenate([goals, [[1.0, -2.0], [0.5, 0.0]]], axis=1)
+    clamped = make_planner(replace(SMALL, clamp="state"))
+    for plan, goal in zip(clamped.plan_batch(starts, full, 50), full, strict=True):
+        np.testing.assert_array_equal(plan.states[-1], goal.astype(np.float32))
+    for plan in clamped.plan_batch(starts, goals, 50):
+        np.testing.assert_array_equal(plan.states[-1, 2:], 0)
+    free = make_planner()
+    by_state, by_goal = free.plan_batch(starts, full, 50), free.plan_batch(starts, goals, 50)
+    for a, b in zip(by_state, by_goal, strict=True):
+        np.testing.assert_array_equal(a.states, b.states)
+        assert (a.states[-1, 2:] != 0).all()
+
+
+def test_seeds_decide_and_one_integer_counts_on() -> None:
+    planner = make_planner()
+    start, goal = pairs(1)
+    same = planner.plan_batch(np.repeat(start, 3, 0), np.repeat(goal, 3, 0), 40, seeds=5)
+    for number in range(3):
+        alone = planner.plan(start[0], goal[0], 40, seed=5 + number)
+        np.testing.assert_allclose(same[number].states, alone.states, atol=2e-4)
+    assert np.abs(same[0].states - same[1].states).max() > 0.01
+
+
+def test_denoising_is_kept_in_units_and_ends_at_the_knots() -> None:
+    planner = make_planner()
+    starts, goals = pairs(1)
+    plan = planner.plan(starts[0], goals[0], 41, steps=6, keep_denoising=True)
+    assert plan.denoising is not None
+    assert plan.denoising.shape == (7, 11, 4)
+    np.testing.assert_allclose(plan.denoising[-1, :, :2], plan.states[::4, :2], atol=1e-5)
+    np.testing.assert_allclose(plan.denoising[:, 0], np.repeat(starts.astype(np.float32), 7, 0), atol=1e-5)
+    assert planner.plan(starts[0], goals[0], 41).denoising is None
+
+
+class Ruler:
+    """A Length Predictor that says ten steps per unit of distance."""
+
+    def predict_steps(self, starts: np.ndarray, goals: np.ndarray) -> np.ndarray:
+        return 10 * np.abs(starts[:, :2] - goals).max(axis=1)
+
+
+def test_predicted_lengths_are_scaled_and_clipped() -> None:
+    planner = make_planner(length_predictor=Ruler())
+    starts = np.array([[0.5, 0.5, 0, 0], [0.5, 0.5, 0, 0]])
+    goals = np.array([[0.6, 0.5], [3.0, 0.5]])  # 1 and 25 steps: 2 and 26 states
+    assert planner.predict_lengths(starts, goals).tolist() == [16, 26]
+    assert planner.predict_lengths(starts, goals, gamma=2.0).tolist() == [16, 52]
+    assert planner.predict_lengths(starts, goals, gamma=100.0).tolist() == [200, 256]
+    assert [plan.length for plan in planner.plan_batch(starts, goals, gamma=2.0)] == [16, 52]
+
+
+def test_a_fixed_horizon_planner_plans_at_its_horizon_unless_told() -> None:
+    planner = make_planner(replace(SMALL, horizon=64))
+    starts, goals = pairs(1)
+    assert planner.plan(starts[0], goals[0]).length == 64
+    assert planner.plan(starts[0], goals[0], 30).length == 30
+    planner.length_predictor = Ruler()
+    assert planner.plan(starts[0], goals[0], gamma=3.0).length < 64  # FH+LP
+    with pytest.raises(VhdError, match="no length"):
+        make_planner().plan(starts[0], goals[0])
+
+
+def test_save_and_load_plan_the_same(tmp_path: Path) -> None:
+    planner = make_planner()
+    header = ModelHeader("planner", SPEC.to_json(), SMALL.to_json(), NORMALIZER.to_json(), "f")
+    path = tmp_path / "planner.safetensors"
+    save_model(path, planner.network.state_dict(), header)
+    starts, goals = pairs(1)
+    loaded = Planner.load(path, Ruler(), outside="refuse")
+    np.testing.assert_array_equal(
+        loaded.plan(starts[0], goals[0], 40).states, planner.plan(starts[0], goals[0], 40).states
+    )
+    save_model(path, planner.network.state_dict(), replace(header, config=replace(SMALL, dim=16).to_json()))
+    with pytest.raises(DataError, match="do not fit"):
+        Planner.load(path)
+
+
+START, GOAL = np.array([1.0, 1.0, 0.0, 0.0]), np.array([3.0, 3.0])
+
+
+@pytest.mark.parametrize(
+    ("start", "goal", "length", "match"),
+    [
+        (START[:3], GOAL, 40, "a start needs the 4 numbers x, y, vx, vy"),
+        (START, np.zeros(3), 40, "a goal needs the 2 numbers x, y, or a whole state of 4"),
+        (np.array([1.0, np.nan, 0, 0]), GOAL, 40, "start 0 holds NaN"),
+        (START, np.array([np.inf, 1.0]), 40, "goal 0 holds NaN or infinity"),
+        (START, GOAL, 15, "plans of 16 to 256"),
+        (START, GOAL, 257, "length 257 is out of range"),
+        (START, GOAL, 40.5, "whole number"),
+    ],
+)
+def test_bad_requests_say_what_is_wrong(start: np.ndarray, goal: np.ndarray, length: int, match: str) -> None:
+    with pytest.raises(VhdError, match=match):
+        make_planner().plan(start, goal, length)
+
+
+def test_bad_batches_say_what_is_wrong() -> None:
+    planner = make_planner()
+    starts, goals = pairs(3)
+    with pytest.raises(VhdError, match="3 starts and 2 goals"):
+        planner.plan_batch(starts, goals[:2], 40)
+    with pytest.raises(VhdError, match="one for each"):
+        planner.plan_batch(starts, goals, [40, 41])
+    with pytest.raises(VhdError, match="seeds must be one integer or 3"):
+        planner.plan_batch(starts, goals, 40, seeds=[1, 2])
+    with pytest.raises(VhdError, match=r"1\.\.32"):
+        planner.plan_batch(starts, goals, 40, steps=33)
+    with pytest.raises(VhdError, match="unknown sampler"):
+        planner.plan_batch(starts, goals, 40, sampler="euler")
+    assert planner.plan_batch(starts[:0], goals[:0], 40) == []
+
+
+def test_other_lengths_can_be_allowed() -> None:
+    planner = make_planner(lengths=(2, 300))
+    assert planner.plan(START, GOAL, 2).length == 2
+    assert planner.plan(START, GOAL, 300).length == 300
+    with pytest.raises(VhdError, match="2 to 300"):
+        planner.plan(START, GOAL, 1)
+
+
+def test_states_outside_the_data_warn_or_are_refused() -> None:
+    far = np.array([9.0, 1.0])
+    with pytest.warns(UserWarning, match=r"goal 0: x = 9 lies outside the training data's 0.4 .. 3.2"):
+        make_planner().plan(START, far, 40)
+    with pytest.raises(VhdError, match="Choose one inside"):
+        make_planner(outside="refuse").plan(START, far, 40)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        plan = make_planner(outside="ignore").plan(START, far, 40)
+        make_planner().plan(START, np.array([2.0, 2.0, 99.0, 0.0]), 40)  # a velocity that is not clamped
+    np.testing.assert_array_equal(plan.states[-1, :2], far.astype(np.float32))
+
+
+def test_a_planner_trained_on_straight_lines_plans_straight_lines() -> None:
+    """A one-dimensional world of constant speeds: the only plan between two points is the straight line."""
+    spec = EnvSpec(
+        name="line", family="own", observation_dim=1, action_dim=0, state_dims=(0,), state_names=("x",),
+        goal_dims=(0,), velocity_dims=None, control_dt=1.0, epsilon=0.05, horizons=(8, 16, 24), T_max=24, L_min=8,
+        controller="pd", step_budget=100, transitions=0, instances="",
+    )  # fmt: skip
+    rng = np.random.default_rng(0)
+    lines = [np.linspace(*rng.uniform(-1, 1, 2), 24)[:, None] for _ in range(400)]
+    data = Episodes.from_parts([(line, np.zeros((23, 0))) for line in lines])
+    normalizer = Normalizer(np.array([-1.0], np.float32), np.array([1.0], np.float32))
+    config = PlannerConfig(dim=16, dim_mults=(1, 2), diffusion_steps=64, stride=1, batch_size=64, steps=8)
+    task = PlannerTask(data, spec, config, normalizer, "lines")
+    torch.manual_seed(0)
+    network = task.make_network()
+    optimizer = torch.optim.Adam(network.parameters(), lr=4e-3)
+    random = torch.Generator().manual_seed(0)
+    updates = 250
+    for update in range(updates):
+        optimizer.param_groups[0]["lr"] = 4e-3 * (1 - update / updates)
+        loss, _ = task.loss(network, network, random, update)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    planner = Planner(network, config, spec, normalizer)
+    starts, goals = rng.uniform(-0.5, 0.5, (40, 1)), rng.uniform(-0.5, 0.5, (40, 1))
+    lengths = rng.integers(8, 25, 40)
+    errors = [
+        np.abs(plan.states[:, 0] - np.linspace(start[0], goal[0], plan.length)).max()
+        for plan, start, goal in zip(planner.plan_batch(starts, goals, lengths), starts, goals, strict=True)
+    ]
+    assert np.median(errors) < 0.05
+    assert max(errors) < 0.2
