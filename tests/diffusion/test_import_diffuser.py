@@ -108,10 +108,13 @@ def test_model_weights_bare_networks_and_plain_state_dicts_are_read(tmp_path: Pa
 
 
 class Harmful:
-    """A pickle that would run something."""
+    """A pickle that would make a file."""
+
+    def __init__(self, trace: Path) -> None:
+        self.trace = trace
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (Path.touch, (Path("/tmp/vhd-import-ran-code"),))
+        return (Path.touch, (self.trace,))
 
 
 def test_foreign_damaged_and_harmful_files_get_a_clear_error(tmp_path: Path) -> None:
@@ -125,9 +128,9 @@ def test_foreign_damaged_and_harmful_files_get_a_clear_error(tmp_path: Path) -> 
     refused("missing.pt", "no such file")
     (tmp_path / "noise.pt").write_bytes(b"not a checkpoint at all")
     refused("noise.pt", "cannot be read as weights")
-    (tmp_path / "harmful.pt").write_bytes(pickle.dumps(Harmful()))
+    (tmp_path / "harmful.pt").write_bytes(pickle.dumps(Harmful(tmp_path / "trace"), protocol=2))
     refused("harmful.pt", "cannot be read as weights")
-    assert not Path("/tmp/vhd-import-ran-code").exists()
+    assert not (tmp_path / "trace").exists()
     torch.save(torch.zeros(3), tmp_path / "tensor.pt")
     refused("tensor.pt", "not a state dict")
     torch.save({"conv.weight": torch.zeros(3)}, tmp_path / "other.pt")

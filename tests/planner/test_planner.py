@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -112,13 +113,16 @@ class Ruler:
 
 
 def test_predicted_lengths_are_scaled_and_clipped() -> None:
-    planner = make_planner(length_predictor=Ruler())
+    planner = make_planner(length_predictor=Ruler(), lengths=(2, 999))  # may be asked for, are never predicted
     starts = np.array([[0.5, 0.5, 0, 0], [0.5, 0.5, 0, 0]])
-    goals = np.array([[0.6, 0.5], [3.0, 0.5]])  # 1 and 25 steps: 2 and 26 states
+    goals = np.array([[0.625, 0.5], [3.0, 0.5]])  # 1.25 and 25 steps: 2.25 and 26 states
     assert planner.predict_lengths(starts, goals).tolist() == [16, 26]
     assert planner.predict_lengths(starts, goals, gamma=2.0).tolist() == [16, 52]
-    assert planner.predict_lengths(starts, goals, gamma=100.0).tolist() == [200, 256]
+    assert planner.predict_lengths(starts, goals, gamma=7.5).tolist() == [17, 195]  # rounded up
+    assert planner.predict_lengths(starts, goals, gamma=100.0).tolist() == [225, 256]
     assert [plan.length for plan in planner.plan_batch(starts, goals, gamma=2.0)] == [16, 52]
+    with pytest.raises(VhdError, match="gamma must be above 0"):
+        planner.plan_batch(starts, goals, gamma=0.0)
 
 
 def test_a_fixed_horizon_planner_plans_at_its_horizon_unless_told() -> None:
@@ -204,26 +208,36 @@ def test_states_outside_the_data_warn_or_are_refused() -> None:
     np.testing.assert_array_equal(plan.states[-1, :2], far.astype(np.float32))
 
 
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """Tiny networks are slower on two threads than on one."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.mark.usefixtures("one_thread")
 def test_a_planner_trained_on_straight_lines_plans_straight_lines() -> None:
     """A one-dimensional world of constant speeds: the only plan between two points is the straight line."""
     spec = EnvSpec(
         name="line", family="own", observation_dim=1, action_dim=0, state_dims=(0,), state_names=("x",),
-        goal_dims=(0,), velocity_dims=None, control_dt=1.0, epsilon=0.05, horizons=(8, 16, 24), T_max=24, L_min=8,
+        goal_dims=(0,), velocity_dims=None, control_dt=1.0, epsilon=0.05, horizons=(6, 8, 10), T_max=10, L_min=6,
         controller="pd", step_budget=100, transitions=0, instances="",
     )  # fmt: skip
     rng = np.random.default_rng(0)
-    lines = [np.linspace(*rng.uniform(-1, 1, 2), 24)[:, None] for _ in range(400)]
-    data = Episodes.from_parts([(line, np.zeros((23, 0))) for line in lines])
+    lines = [np.linspace(*rng.uniform(-1, 1, 2), 10)[:, None] for _ in range(1000)]
+    data = Episodes.from_parts([(line, np.zeros((9, 0))) for line in lines])
     normalizer = Normalizer(np.array([-1.0], np.float32), np.array([1.0], np.float32))
-    config = PlannerConfig(dim=16, dim_mults=(1, 2), diffusion_steps=64, stride=1, batch_size=64, steps=8)
+    config = PlannerConfig(dim=16, dim_mults=(1, 2), diffusion_steps=64, stride=1, batch_size=32, steps=8)
     task = PlannerTask(data, spec, config, normalizer, "lines")
     torch.manual_seed(0)
     network = task.make_network()
-    optimizer = torch.optim.Adam(network.parameters(), lr=4e-3)
+    optimizer = torch.optim.Adam(network.parameters(), lr=1e-2)
     random = torch.Generator().manual_seed(0)
-    updates = 250
+    updates = 300
     for update in range(updates):
-        optimizer.param_groups[0]["lr"] = 4e-3 * (1 - update / updates)
+        optimizer.param_groups[0]["lr"] = 1e-2 * (1 - update / updates)
         loss, _ = task.loss(network, network, random, update)
         optimizer.zero_grad()
         loss.backward()
@@ -231,10 +245,10 @@ def test_a_planner_trained_on_straight_lines_plans_straight_lines() -> None:
 
     planner = Planner(network, config, spec, normalizer)
     starts, goals = rng.uniform(-0.5, 0.5, (40, 1)), rng.uniform(-0.5, 0.5, (40, 1))
-    lengths = rng.integers(8, 25, 40)
+    lengths = rng.integers(6, 11, 40)
     errors = [
         np.abs(plan.states[:, 0] - np.linspace(start[0], goal[0], plan.length)).max()
         for plan, start, goal in zip(planner.plan_batch(starts, goals, lengths), starts, goals, strict=True)
     ]
-    assert np.median(errors) < 0.05
-    assert max(errors) < 0.2
+    assert np.median(errors) < 0.08
+    assert max(errors) < 0.3

@@ -49,6 +49,7 @@ class PairSampler:
         padding = states.new_full((T_max, len(goal_dims)), torch.inf)
         goals = torch.cat([states[:, self.goal_dims], padding])
         self._windows = goals.unfold(0, T_max, 1)  # (N + 1, goal_dim, T_max), a view
+        self._by_region: tuple[torch.Tensor, torch.Tensor, torch.Tensor] | None = None
 
     @property
     def device(self) -> torch.device:
@@ -59,26 +60,45 @@ class PairSampler:
         """(...,) indices -> (..., goal_dim)."""
         return self.states[index][..., self.goal_dims]
 
-    def draw_states(self, count: int, generator: torch.Generator) -> torch.Tensor:
-        """(count,) indices of states, uniform over the dataset: the global pool."""
-        return torch.randint(len(self.states), (count,), generator=generator, device=self.device)
+    def divide(self, region: torch.Tensor) -> None:
+        """Make even draws possible: every state's region (N,), of which each has at least one state."""
+        sizes = torch.bincount(region.long())
+        self._by_region = torch.argsort(region), torch.cumsum(sizes, dim=0) - sizes, sizes
 
-    def draw_starts(self, count: int, generator: torch.Generator) -> torch.Tensor:
-        """(count,) indices of states that have a successor, uniform."""
-        number = torch.randint(
-            int(self._transitions[-1]), (count,), generator=generator, device=self.device
-        )  # n-th transition
-        # Each episode before it has one state more than it has transitions.
-        return number + torch.searchsorted(self._transitions, number, right=True)
+    def draw_states(self, count: int, generator: torch.Generator, even: float = 0.0) -> torch.Tensor:
+        """(count,) indices of states: the global pool. A share `even` is uniform over regions, the rest over states.
 
-    def draw_goals(self, t: torch.Tensor, mixture: GoalMixture, generator: torch.Generator) -> torch.Tensor:
+        Data piles up where the behaviour lingers; queries do not.
+        """
+        index = torch.randint(len(self.states), (count,), generator=generator, device=self.device)
+        if even == 0 or self._by_region is None:
+            return index
+        order, first, sizes = self._by_region
+        region = torch.randint(len(sizes), (count,), generator=generator, device=self.device)
+        place = torch.rand(count, generator=generator, device=self.device, dtype=torch.float64) * sizes[region]
+        evenly = torch.rand(count, generator=generator, device=self.device) < even
+        return torch.where(evenly, order[first[region] + place.long().clamp(max=sizes[region] - 1)], index)
+
+    def draw_starts(self, count: int, generator: torch.Generator, even: float = 0.0) -> torch.Tensor:
+        """(count,) indices of states that have a successor; `even` as in `draw_states`."""
+        if even == 0 or self._by_region is None:
+            total = int(self._transitions[-1])
+            number = torch.randint(total, (count,), generator=generator, device=self.device)  # n-th transition
+            # Each episode before it has one state more than it has transitions.
+            return number + torch.searchsorted(self._transitions, number, right=True)
+        t = self.draw_states(count, generator, even)
+        return torch.where(t == self.last[t], t - 1, t)
+
+    def draw_goals(
+        self, t: torch.Tensor, mixture: GoalMixture, generator: torch.Generator, even: float = 0.0
+    ) -> torch.Tensor:
         """(B,) indices of goal states for starts t."""
         weights = torch.tensor([mixture.endpoint, mixture.local, mixture.far], dtype=torch.float32, device=self.device)
         source = torch.multinomial(weights, len(t), replacement=True, generator=generator)
         reach = (self.last[t] - t).clamp(max=self.T_max)  # (B,) furthest local goal
         uniform = torch.rand(len(t), generator=generator, device=self.device)
         local = t + 1 + (uniform * reach).long().clamp(max=reach - 1)
-        far = self.draw_states(len(t), generator)
+        far = self.draw_states(len(t), generator, even)
         return torch.where(source == 0, self.last[t], torch.where(source == 1, local, far))
 
     def first_hit(self, t: torch.Tensor, g: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -98,10 +118,17 @@ class PairSampler:
         """(B, |K|) steps of every link from states t (B,), clipped to the episode's end."""
         return torch.minimum(torch.tensor(links, device=self.device), (self.last[t] - t)[:, None])
 
-    def draw(self, count: int, mixture: GoalMixture, links: tuple[int, ...], generator: torch.Generator) -> Batch:
+    def draw(
+        self,
+        count: int,
+        mixture: GoalMixture,
+        links: tuple[int, ...],
+        generator: torch.Generator,
+        even: float = 0.0,
+    ) -> Batch:
         """A fresh mini-batch; without a hit, k comes from the link set K, clipped to the episode's end."""
-        t = self.draw_starts(count, generator)
-        u = self.draw_goals(t, mixture, generator)
+        t = self.draw_starts(count, generator, even)
+        u = self.draw_goals(t, mixture, generator, even)
         g = self.goals_at(u)
         steps, hit = self.first_hit(t, g)
         choice = torch.randint(len(links), (count, 1), generator=generator, device=self.device)

@@ -62,6 +62,8 @@ class PhaseConfig:
     """Semi-hard: a mined relay may undercut f(s, g) by at most this (normalised by T_max)."""
     graph: bool
     """Whether targets use the relay graph."""
+    even: float
+    """Share of starts, far goals and relays drawn evenly over the graph's landmarks, not over the data's states."""
     shortest: int
     """Updates before a plateau can end this phase."""
     longest: int
@@ -92,12 +94,16 @@ class RelayGraphConfig:
 
     landmarks: int = 1000
     """Landmarks that cover the goal space."""
-    hop: float = 10.0
-    """A hop takes at least as many steps as it usually takes to move this many times a region's radius."""
+    neighbours: int = 8
+    """Landmarks around a state that its moves are shifted onto."""
+    moves: int = 3_000_000
+    """Shifted moves that are looked at."""
     level: float = 0.15
     """Quantile of a hop's observed lengths that counts as its length."""
     least: int = 3
     """Observations without which there is no hop."""
+    floor: float = 0.05
+    """Share of T_max below which distances are left to the anchors."""
 
 
 _WARM_START = PhaseConfig(
@@ -109,8 +115,9 @@ _WARM_START = PhaseConfig(
     relays=1,
     margin=0.05,
     graph=False,
+    even=0.0,
     shortest=300,
-    longest=1000,
+    longest=600,
 )
 
 _EXPANSION = PhaseConfig(
@@ -122,6 +129,7 @@ _EXPANSION = PhaseConfig(
     relays=1,
     margin=0.05,
     graph=True,
+    even=0.5,
     shortest=1000,
     longest=4000,
 )
@@ -135,6 +143,7 @@ _STRENGTHENING = PhaseConfig(
     relays=2,
     margin=0.02,
     graph=True,
+    even=0.5,
     shortest=0,
     longest=0,
 )
@@ -185,9 +194,13 @@ class LengthConfig:
         return cls(
             levels=(0.5,),
             relay_graph=None,
-            warm_start=PhaseConfig(GoalMixture(0.1, 0.8, 0.1), (1, 2), 0.0, 0.0, 0.05, 1, 0.05, False, 1000, 4000),
-            expansion=PhaseConfig(GoalMixture(0.2, 0.5, 0.3), (1, 2, 4, 8), 0.5, 0.0, 0.05, 1, 0.05, False, 1000, 4000),
-            strengthening=PhaseConfig(GoalMixture(0.2, 0.4, 0.4), (1, 2, 4, 8), 0.5, 0.5, 0.5, 4, 0.1, False, 0, 0),
+            warm_start=PhaseConfig(GoalMixture(0.1, 0.8, 0.1), (1, 2), 0.0, 0.0, 0.05, 1, 0.05, False, 0.0, 1000, 4000),
+            expansion=PhaseConfig(
+                GoalMixture(0.2, 0.5, 0.3), (1, 2, 4, 8), 0.5, 0.0, 0.05, 1, 0.05, False, 0.0, 1000, 4000
+            ),
+            strengthening=PhaseConfig(
+                GoalMixture(0.2, 0.4, 0.4), (1, 2, 4, 8), 0.5, 0.5, 0.5, 4, 0.1, False, 0.0, 0, 0
+            ),
         )
 
     @property

@@ -1,11 +1,12 @@
-"""Relays many hops long: shortest ways through landmarks of the dataset, from observed anchors alone.
+"""Relays many hops long: shortest ways through landmarks of the dataset, from observed moves alone.
 
 The triangle bound D*(s, g) <= D*(s, h) + D*(h, g) with one relay h and learned distances takes long to
 carry short distances to far pairs, and the least of many noisy estimates lies too low. Here the same
-inequality is used with many relays and *observed* distances: the goal space is covered by landmarks, a hop
-joins two of them when episodes went from one to the other in m to 2m steps, and Dijkstra's algorithm adds
-hops up. A hop is never shorter than m steps, which is long against a landmark's region: jumping about inside
-regions gains little. Nothing but the offline states is used.
+inequality is used with many relays and *observed* distances: landmarks cover the goal space, a hop joins
+two of them when states near the one were seen to move to the other, and Dijkstra's algorithm adds hops up.
+Two details keep the sum honest. A move seen a little beside a landmark is shifted onto it, so that hops do
+not gain the width of a region; and joining two hops costs the steps it takes to move one region's radius.
+Nothing but the offline states is used.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from scipy.spatial import cKDTree
 
 from vhdiffuser.length.config import RelayGraphConfig
 
-_LAGS = 16
-"""Different hop lengths that are counted between m and 2m."""
+_LAGS = 6
+"""Different lengths of a hop that are looked at, between m and 2m steps."""
 _CANDIDATES = 20_000
-"""States among which landmarks are chosen."""
+"""States among which landmarks are chosen, and by which speed is judged."""
 
 
 class RelayGraph:
@@ -28,23 +29,28 @@ class RelayGraph:
 
     def __init__(self, goals: torch.Tensor, last: torch.Tensor, T_max: int, config: RelayGraphConfig) -> None:
         """goals (N, goal_dim), normalised; last (N,) index of the last state of each state's episode."""
-        points = goals.cpu().numpy()
-        candidates = points[:: max(1, len(points) // _CANDIDATES)]
-        self.landmarks, self.radius = cover(candidates, config.landmarks)
-        region = cKDTree(self.landmarks).query(points, p=np.inf)[1]  # (N,) nearest landmark
-        self.shortest_hop = _lag_of(points, last.cpu().numpy(), config.hop * self.radius, T_max)
-        if self.shortest_hop is None:
+        points, ends = goals.cpu().numpy(), last.cpu().numpy()
+        self.landmarks, self.radius = cover(points[:: max(1, len(points) // _CANDIDATES)], config.landmarks)
+        tree = cKDTree(self.landmarks)
+        self.m = steps_to_move(points, ends, self.radius, T_max)
+        if self.m is None:
             # Regions are too coarse (too many goal dimensions, too little data): rather no bound than a wrong one.
-            steps = np.full((len(self.landmarks),) * 2, np.inf, np.float32)
+            steps = np.full((len(self.landmarks),) * 2, np.inf)
         else:
-            hops = observed_hops(region, last.cpu().numpy(), self.shortest_hop, config)
-            steps = shortest_path(hops).astype(np.float32)
-        self.region = torch.from_numpy(region.astype(np.int32)).to(goals.device)
-        self._steps = torch.from_numpy(steps).to(goals.device)
+            hops = observed_hops(points, ends, tree, self.radius, self.m, config)
+            join = self.m if self.radius > 0 else 0
+            steps = shortest_path(np.where(hops > 0, hops + join, 0)) - join
+        self._least = config.floor * T_max
+        self._steps = torch.from_numpy(steps.astype(np.float32)).to(goals.device)
+        region = tree.query(points, p=np.inf)[1].astype(np.int32)  # (N,) nearest landmark
+        self.region = torch.from_numpy(region).to(goals.device)
 
     def steps(self, start: torch.Tensor, goal: torch.Tensor) -> torch.Tensor:
-        """Dataset indices (...,) -> (...,) steps from state `start` to state `goal`; infinity where no way is known."""
-        return self._steps[self.region[start].long(), self.region[goal].long()]
+        """Dataset indices (...,) -> (...,) steps from state `start` to state `goal`; infinity where no way is known.
+
+        Never below the floor: landmarks know nothing of velocities, which matter most nearby.
+        """
+        return self._steps[self.region[start].long(), self.region[goal].long()].clamp(min=self._least)
 
     def bound(self, t: torch.Tensor, links: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
         """D*(s_t, g_u) <= min over k of k + steps(s_{t+k}, g_u): (B,), (B, |K|), (B,) -> (B,) steps.
@@ -64,29 +70,37 @@ def cover(points: np.ndarray, count: int) -> tuple[np.ndarray, float]:
     return points[chosen], float(distance.max())
 
 
-def _lag_of(points: np.ndarray, last: np.ndarray, distance: float, T_max: int) -> int | None:
-    """Steps in which the median state moves `distance`; None if that is more than a quarter of T_max."""
+def steps_to_move(points: np.ndarray, last: np.ndarray, distance: float, T_max: int) -> int | None:
+    """Steps in which the median state moves `distance`; none if that is more than an eighth of T_max."""
     start = np.arange(0, len(points), max(1, len(points) // _CANDIDATES))
-    for lag in range(1, T_max // 4 + 1):
+    for lag in range(1, max(T_max // 8, 1) + 1):
         kept = start[start + lag <= last[start]]
         if len(kept) and np.median(np.abs(points[kept + lag] - points[kept]).max(axis=1)) >= distance:
             return lag
     return None
 
 
-def observed_hops(region: np.ndarray, last: np.ndarray, shortest: int, config: RelayGraphConfig) -> np.ndarray:
-    """(M, M) steps from region to region, a low quantile of what was observed at `shortest` to 2 `shortest` steps.
+def observed_hops(
+    points: np.ndarray, last: np.ndarray, tree: cKDTree, radius: float, m: int, config: RelayGraphConfig
+) -> np.ndarray:
+    """(M, M) steps from landmark to landmark: a low quantile of the moves of m to 2m steps seen between them.
 
     0 where there is no hop, as scipy's graphs want it.
     """
-    M = int(region.max()) + 1
-    lags = np.arange(shortest, 2 * shortest + 1, max(1, shortest // _LAGS))
+    M = tree.n
+    lags = np.unique(np.linspace(m, 2 * m, _LAGS).round().astype(int))
+    neighbours = min(config.neighbours, M) if radius > 0 else 1
+    moves = max(config.moves // (len(lags) * neighbours), 1)  # of each lag
     counts = np.empty((len(lags), M * M), np.int32)
-    index = np.arange(len(region))
     for row, lag in zip(counts, lags, strict=True):
-        inside = index[: len(region) - lag] + lag <= last[: len(region) - lag]
-        pair = region[:-lag][inside] * M + region[lag:][inside]
-        row[:] = np.bincount(pair, minlength=M * M)
+        t = np.flatnonzero(np.arange(len(points)) + lag <= last)
+        t = t[:: max(1, len(t) // moves)]
+        start = tree.query(points[t], k=[*range(1, neighbours + 1)], p=np.inf)[1]  # (n, neighbours)
+        shifted = tree.data[start] + (points[t + lag] - points[t])[:, None]  # (n, neighbours, goal_dim)
+        # Just over the radius: a limit of 0 would find nothing in a world of cells.
+        distance, stop = tree.query(shifted, p=np.inf, distance_upper_bound=radius + 1e-6)
+        known = np.isfinite(distance)
+        row[:] = np.bincount(start[known] * M + stop[known], minlength=M * M)
     np.cumsum(counts, axis=0, out=counts)
     total = counts[-1]
     first = (counts >= np.maximum(config.level * total, 1)).argmax(axis=0)

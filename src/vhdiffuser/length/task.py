@@ -43,6 +43,7 @@ class LengthTask:
         self.graph = None
         if config.relay_graph is not None:
             self.graph = RelayGraph(states[:, list(self.goal_dims)], self.sampler.last, spec.T_max, config.relay_graph)
+            self.sampler.divide(self.graph.region)
         self.curriculum = Curriculum(config.phases, config.plateau, config.ramp)
         self.tau = torch.tensor(config.levels, device=device)
 
@@ -58,7 +59,7 @@ class LengthTask:
         config, T_max = self.config, self.spec.T_max
         phase = self.curriculum.current
         lambda_cons, lambda_triangle = self.curriculum.weights(update)
-        batch = self.sampler.draw(config.batch, phase.goals, phase.links, generator)
+        batch = self.sampler.draw(config.batch, phase.goals, phase.links, generator, phase.even)
 
         # One call for f(s, g) and f(g, g): a wrapped network wants one forward pass per update.
         both = network(torch.cat([batch.s, batch.g_state]), torch.cat([batch.g, batch.g]))  # (2B, levels)
@@ -123,7 +124,7 @@ class LengthTask:
             return on_path, f_bar_k
         B, R = len(batch.s), phase.relays
         device = self.sampler.device
-        pool = self.sampler.states[self.sampler.draw_states(B * R, generator)]  # (B*R, d)
+        pool = self.sampler.states[self.sampler.draw_states(B * R, generator, phase.even)]  # (B*R, d)
         near = batch.g_state[torch.randint(B, (B * R,), generator=generator, device=device)]
         from_pool = torch.rand(B * R, generator=generator, device=device) < self.config.pool_share
         h = torch.where(from_pool[:, None], pool, near)  # (B*R, d)

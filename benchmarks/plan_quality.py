@@ -1,0 +1,118 @@
+"""How good are plans, apart from the Length Predictor: a table over planners, samplers and reverse steps.
+
+    python benchmarks/plan_quality.py maze2d-umaze                          the trained planner, steps 1..100
+    python benchmarks/plan_quality.py maze2d-umaze --runs vhd fh-128        several planners at their own settings
+
+Lengths come from the true geodesic distance at a stated speed (evaluation only), so that planners are
+compared and nothing else. Columns, on the knots that the network made:
+
+  gap         distance between where the knot next to an end should be, by the velocities, and where it is
+              (both ends, mean), in units of the environment
+  jump        the same between interior knots (the dynamics error |p' - p - v dt|), mean over plans of the largest
+  step        largest move per control step, mean over plans (data: 0.073 at most)
+  in wall     share of planned states nearer to a wall than the ball's radius less a fifth
+  SS, AES     single-shot success and executed steps, one plan a pair, PD tracking
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from functools import partial
+
+import numpy as np
+
+from vhdiffuser.benchmark.instances import draw_instances
+from vhdiffuser.benchmark.length_eval import make_geodesic
+from vhdiffuser.control.base import make_controller
+from vhdiffuser.envs.make import make_env
+from vhdiffuser.envs.maze2d import BALL_RADIUS, clearance
+from vhdiffuser.execution.executor import Executor
+from vhdiffuser.execution.rules import single_shot
+from vhdiffuser.execution.simulators import Simulators
+from vhdiffuser.models import run_folder
+from vhdiffuser.planner.bound import BoundPlanner
+from vhdiffuser.planner.planner import Planner
+from vhdiffuser.types import Plan
+
+
+class GeodesicLength:
+    """Steps of the shortest way at a constant speed, plus the time to get going. For evaluation only."""
+
+    def __init__(self, environment: str, speed: float, slack: float) -> None:
+        from vhdiffuser.envs.registry import get_spec
+
+        geodesic = make_geodesic(get_spec(environment))
+        assert geodesic is not None
+        self.geodesic, self.speed, self.slack = geodesic, speed, slack
+
+    def predict_steps(self, starts: np.ndarray, goals: np.ndarray) -> np.ndarray:
+        return self.geodesic.distance(starts[:, :2], goals) / self.speed + self.slack
+
+
+def knot_errors(plan: Plan, dt: float) -> tuple[float, float]:
+    """(mean gap at the ends, largest gap inside): |p_{k+1} - p_k - (v_k + v_{k+1}) dt / 2| of the knots."""
+    assert plan.denoising is not None
+    knots = plan.denoising[-1].astype(np.float64)
+    spacing = dt * (plan.length - 1) / (len(knots) - 1)
+    step = np.diff(knots[:, :2], axis=0) - spacing * (knots[1:, 2:] + knots[:-1, 2:]) / 2
+    error = np.linalg.norm(step, axis=1)
+    return float((error[0] + error[-1]) / 2), float(error[1:-1].max()) if len(error) > 2 else float(error.max())
+
+
+def judge(planner: Planner, environment: str, n: int, sampler: str | None, steps: int | None) -> dict[str, float]:
+    spec = planner.spec
+    env = make_env(spec.name)
+    instances = draw_instances(env, n, seed=77_000)  # not the benchmark's
+    starts = np.stack([instance.start for instance in instances])
+    goals = np.stack([instance.goal for instance in instances])
+    begun = time.perf_counter()
+    plans = planner.plan_batch(starts, goals, None, steps, sampler, keep_denoising=True)
+    seconds = time.perf_counter() - begun
+    errors = np.array([knot_errors(plan, spec.control_dt) for plan in plans])
+    places = np.concatenate([plan.states[:, :2] for plan in plans])
+    moves = [np.linalg.norm(np.diff(plan.states[:, :2], axis=0), axis=1).max() for plan in plans]
+    bound = BoundPlanner.of(planner, sampler, steps)
+    with Simulators(partial(make_env, spec.name), n, 1) as simulators:
+        horizon = planner.config.horizon
+        executor = Executor(bound, make_controller(spec), simulators, single_shot(), horizon=horizon)
+        outcomes = list(executor.run(instances))
+    return {
+        "gap": float(errors[:, 0].mean()),
+        "jump": float(errors[:, 1].mean()),
+        "step": float(np.mean(moves)),
+        "in wall %": 100 * float((clearance(environment.removeprefix("maze2d-"), places) < 0.8 * BALL_RADIUS).mean()),
+        "SS %": 100 * float(np.mean([outcome.rollout.success for outcome in outcomes])),
+        "AES": float(np.mean([outcome.rollout.steps for outcome in outcomes])),
+        "plans/s": n / seconds,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("environment")
+    parser.add_argument("--runs", nargs="+", default=["vhd"])
+    parser.add_argument("--n", type=int, default=200)
+    parser.add_argument("--speed", type=float, default=0.036, help="units a step (the data's mean in open corridors)")
+    parser.add_argument("--slack", type=float, default=16.0, help="steps added to every length")
+    parser.add_argument("--sweep", action="store_true", help="sweep samplers and steps (default for one run)")
+    options = parser.parse_args()
+    length = GeodesicLength(options.environment, options.speed, options.slack)
+    sweep = [("ddim", steps) for steps in (1, 2, 3, 5, 10, 20)] + [("dpm++", 5), ("dpm++", 10), ("ddpm", None)]
+    header = None
+    for run in options.runs:
+        planner = Planner.load(run_folder(options.environment, run) / "model.safetensors", length, outside="ignore")
+        for sampler, steps in sweep if len(options.runs) == 1 or options.sweep else [(None, None)]:
+            steps = planner.config.diffusion_steps if sampler == "ddpm" and steps is None else steps
+            row = judge(planner, options.environment, options.n, sampler, steps)
+            if header is None:
+                header = f"{'run':14}{'sampler':>9}{'steps':>6}" + "".join(f"{key:>11}" for key in row)
+                print(header)
+            named = (sampler or planner.config.sampler, steps or planner.config.steps)
+            print(
+                f"{run:14}{named[0]:>9}{named[1]:>6}" + "".join(f"{value:11.4g}" for value in row.values()), flush=True
+            )
+
+
+if __name__ == "__main__":
+    main()
