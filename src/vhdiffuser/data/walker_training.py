@@ -27,7 +27,7 @@ from vhdiffuser.files import atomic_path
 class WalkerConfig:
     """How the walker is trained."""
 
-    steps: int = 800_000
+    steps: int = 400_000
     """Environment steps in all."""
     ants: int = 8
     """Ants stepped together."""
@@ -96,7 +96,7 @@ def train_walker(config: WalkerConfig, folder: Path, report: Callable[[dict[str,
         DummyVecEnv([make_directional_ant] * config.ants),
         learning_rate=3e-4,
         batch_size=256,
-        buffer_size=config.steps,
+        buffer_size=1_000_000,
         learning_starts=10_000,
         train_freq=8,
         gradient_steps=int(8 * config.ants * config.updates_per_step),
