@@ -79,6 +79,19 @@ def test_goal_sources(sampler: PairSampler) -> None:
     assert len(torch.unique(far)) == len(sampler.states)
 
 
+def test_even_draws_are_uniform_over_regions(sampler: PairSampler) -> None:
+    region = torch.zeros(len(sampler.states), dtype=torch.int32)
+    region[5:9], region[100] = 1, 2
+    sampler.divide(region)
+    generator = torch.Generator().manual_seed(6)
+    drawn = torch.bincount(region[sampler.draw_states(30_000, generator, even=1.0)])
+    assert (drawn / 10_000 - 1).abs().max() < 0.05
+    half = torch.bincount(region[sampler.draw_states(30_000, generator, even=0.5)])
+    assert (half[1] / 5_000 - 1).abs() < 0.2
+    starts = sampler.draw_starts(30_000, generator, even=0.5)
+    assert (starts < sampler.last[starts]).all()
+
+
 def test_same_seed_same_batch(sampler: PairSampler) -> None:
     one, two = (sampler.draw(64, MIXTURE, (1, 2), torch.Generator().manual_seed(5)) for _ in range(2))
     assert torch.equal(one.t, two.t)

@@ -62,7 +62,7 @@ def build(spec: EnvSpec, config: BuildConfig, progress: Callable[[int, int], Non
 
     workers = min(config.workers or os.cpu_count() or 1, max(len(waiting), 1))
     # Workers are started afresh ("spawn"): forking a process that has run torch or MuJoCo threads may hang.
-    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), initializer=_ignore_interrupt)
+    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), initializer=_prepare_worker)
     try:
         jobs: dict[Future[None], int] = {
             pool.submit(_write_chunk, spec, sizes[number], config.seed, number, paths[number]): number
@@ -118,9 +118,10 @@ def _folder(spec: EnvSpec, size: int, seed: int) -> Path:
     return dataset_path(spec.name).parent / "building" / key
 
 
-def _ignore_interrupt() -> None:
-    """Ctrl-C reaches every process of the terminal; the parent alone decides what it means."""
+def _prepare_worker() -> None:
+    """Ctrl-C reaches every process of the terminal; the parent alone decides what it means. Nobody draws here."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.environ["MUJOCO_GL"] = "disabled"
 
 
 def _write_chunk(spec: EnvSpec, transitions: int, seed: int, number: int, path: Path) -> None:
