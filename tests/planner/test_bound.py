@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from vhdiffuser.data.normalizer import Normalizer
+from vhdiffuser.diffusion.config import PlannerConfig
+from vhdiffuser.diffusion.unet import TemporalUnet
+from vhdiffuser.envs.registry import get_spec
+from vhdiffuser.errors import DataError, UnknownNameError, VhdError
+from vhdiffuser.models import find_model, run_folder, run_name, shipped_path
+from vhdiffuser.planner.bound import BoundPlanner
+from vhdiffuser.planner.load import load_planner
+from vhdiffuser.planner.planner import Planner
+
+SPEC = get_spec("maze2d-umaze")
+
+
+class Fifty:
+    def predict_steps(self, starts, goals):
+        return np.full(len(starts), 49.0)
+
+
+@pytest.fixture(scope="module")
+def planner():
+    torch.manual_seed(0)
+    config = PlannerConfig(dim=8, dim_mults=(1, 2), diffusion_steps=16, steps=4)
+    normalizer = Normalizer(np.array([0.4, 0.4, -5, -5], np.float32), np.array([3.2, 3.2, 5, 5], np.float32))
+    return Planner(TemporalUnet(4, 8, (1, 2)), config, SPEC, normalizer, Fifty())
+
+
+STARTS = np.array([[1, 1, 0, 0], [3, 1, 0, 0]], np.float32)
+GOALS = np.array([[3, 1], [1, 1]], np.float32)
+
+
+def test_options_are_the_planners_unless_given(planner):
+    bound = BoundPlanner.of(planner)
+    assert (bound.sampler, bound.steps, bound.gamma, bound.candidates) == ("ddim", 4, 1.0, 1)
+    assert BoundPlanner.of(planner, gamma=1.2).predict_lengths(STARTS, GOALS).tolist() == [60, 60]
+    one = bound.plan_batch(STARTS, GOALS, seeds=np.array([3, 9]))
+    two = planner.plan_batch(STARTS, GOALS, seeds=[3, 9])
+    for a, b in zip(one, two, strict=True):
+        np.testing.assert_array_equal(a.states, b.states)
+
+
+def test_more_candidates_keep_the_gentlest_and_hold_the_single_plan_among_them(planner):
+    single = BoundPlanner.of(planner).plan_batch(STARTS, GOALS, seeds=np.array([3, 9]))
+    bound = BoundPlanner.of(planner, candidates=6)
+    best = bound.plan_batch(STARTS, GOALS, seeds=np.array([3, 9]))
+    turns = [(bound._largest_turn(a), bound._largest_turn(b)) for a, b in zip(best, single, strict=True)]
+    assert all(a <= b + 1e-6 for a, b in turns)
+    assert any(a < b - 1e-6 for a, b in turns)
+
+
+@pytest.mark.parametrize("options", [{"candidates": 0}, {"gamma": 0.0}, {"gamma": -1.0}])
+def test_impossible_options_are_refused(planner, options):
+    with pytest.raises(VhdError, match=next(iter(options))):
+        BoundPlanner.of(planner, **options)
+
+
+def test_model_files_are_found_where_they_are(vhd_home):
+    assert run_name("planner") == "vhd"
+    assert run_name("planner", "paper", 64) == "fh-64-paper"
+    trained = run_folder("maze2d-umaze", "vhd") / "model.safetensors"
+    assert find_model("maze2d-umaze", "planner", "trained") == trained
+    assert find_model("maze2d-umaze", "planner", "shipped") == shipped_path("maze2d-umaze", "planner")
+    assert (
+        find_model("maze2d-umaze", "planner", horizon=64) == run_folder("maze2d-umaze", "fh-64") / "model.safetensors"
+    )
+    trained.parent.mkdir(parents=True)
+    trained.write_bytes(b"")
+    assert find_model("maze2d-umaze", "planner") == trained
+
+
+def test_loading_what_is_not_there_says_so(tmp_path):
+    with pytest.raises(UnknownNameError, match="shipped planner 'maze9d'"):
+        load_planner("maze9d")
+    with pytest.raises(DataError, match="vhd train length"):
+        load_planner("maze2d-umaze", source="trained")
+    with pytest.raises(DataError, match="no such model file"):
+        load_planner(tmp_path)
