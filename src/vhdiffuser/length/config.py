@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from vhdiffuser.errors import VhdError
@@ -15,7 +15,7 @@ class NetworkConfig:
 
     features: int = 64
     """Columns of the Gaussian matrix B: each gives one sine and one cosine."""
-    feature_scale: float = 1.0
+    feature_scale: float = 0.3
     """Standard deviation of B: the higher, the finer the detail that the features resolve."""
     width: int = 256
     """Units in a hidden layer."""
@@ -191,15 +191,30 @@ class LengthConfig:
     @classmethod
     def paper(cls) -> LengthConfig:
         """The paper's recipe: Huber around the mean of what was observed, small K, s_k and mined relays."""
+        small_K = (1, 2, 4, 8)
         return cls(
             levels=(0.5,),
             relay_graph=None,
-            warm_start=PhaseConfig(GoalMixture(0.1, 0.8, 0.1), (1, 2), 0.0, 0.0, 0.05, 1, 0.05, False, 0.0, 1000, 4000),
-            expansion=PhaseConfig(
-                GoalMixture(0.2, 0.5, 0.3), (1, 2, 4, 8), 0.5, 0.0, 0.05, 1, 0.05, False, 0.0, 1000, 4000
+            warm_start=replace(
+                _WARM_START,
+                goals=GoalMixture(0.1, 0.8, 0.1),
+                links=(1, 2),
+                relay_share=0.05,
+                shortest=1000,
+                longest=4000,
             ),
-            strengthening=PhaseConfig(
-                GoalMixture(0.2, 0.4, 0.4), (1, 2, 4, 8), 0.5, 0.5, 0.5, 4, 0.1, False, 0.0, 0, 0
+            expansion=replace(
+                _EXPANSION, goals=GoalMixture(0.2, 0.5, 0.3), links=small_K, relay_share=0.05, graph=False, even=0.0
+            ),
+            strengthening=replace(
+                _STRENGTHENING,
+                goals=GoalMixture(0.2, 0.4, 0.4),
+                links=small_K,
+                lambda_triangle=0.5,
+                relays=4,
+                margin=0.1,
+                graph=False,
+                even=0.0,
             ),
         )
 
