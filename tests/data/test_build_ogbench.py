@@ -6,6 +6,7 @@ import ogbench.locomaze  # noqa: F401  (registers the environments)
 import pytest
 
 from vhdiffuser.data import build_antmaze, build_cube
+from vhdiffuser.data.build import CHUNKS
 from vhdiffuser.data.walker import PROPRIOCEPTION, Walker
 from vhdiffuser.envs.antmaze import AntMazeEnv, cell_of
 from vhdiffuser.envs.cube import WORKSPACE, to_metres
@@ -30,7 +31,7 @@ def test_ant_chunk_has_the_asked_transitions(walker):
         assert states.dtype == actions.dtype == np.float32
         assert states.shape[1] == 29
         assert actions.shape[1] == 8
-    assert build_antmaze.CHUNK % build_antmaze.EPISODE == 0
+    assert CHUNKS["antmaze"] % build_antmaze.EPISODE == 0
 
 
 def test_ant_chunk_is_a_function_of_its_generator(walker):
@@ -103,7 +104,7 @@ def test_vertex_cells_leave_out_straight_corridors(env):
 def test_cube_chunk_has_the_asked_transitions_and_stays_in_the_workspace():
     parts = build_cube.build_chunk(build_cube.EPISODE + 50, np.random.default_rng(0))
     assert [(len(states), len(actions)) for states, actions in parts] == [(1001, 1000), (51, 50)]
-    assert build_cube.CHUNK % build_cube.EPISODE == 0
+    assert CHUNKS["cube"] % build_cube.EPISODE == 0
     for states, actions in parts:
         assert states.dtype == actions.dtype == np.float32
         assert states.shape[1] == 28

@@ -28,6 +28,9 @@ from vhdiffuser.types import EnvSpec, Episodes, FloatArray
 VERSION = 1
 """Raise it when a builder's output changes, so that old chunks are not mixed with new ones."""
 
+CHUNKS = {"maze2d": 50_000, "antmaze": 10_000, "cube": 5_000}
+"""Transitions that a worker makes at a time: some seconds of work, and whole episodes."""
+
 Parts = list[tuple[FloatArray, FloatArray]]
 
 
@@ -87,15 +90,9 @@ def forget_chunks(spec: EnvSpec) -> None:
 
 def chunk_size(spec: EnvSpec) -> int:
     """Transitions of one chunk."""
-    if spec.family == "maze2d":
-        from vhdiffuser.data.build_maze2d import CHUNK
-    elif spec.family == "antmaze":
-        from vhdiffuser.data.build_antmaze import CHUNK
-    elif spec.family == "cube":
-        from vhdiffuser.data.build_cube import CHUNK
-    else:
+    if spec.family not in CHUNKS:
         raise DataError(f"{spec.name} was imported and cannot be built. Use `vhd data import`.")
-    return CHUNK
+    return CHUNKS[spec.family]
 
 
 def build_chunk(spec: EnvSpec, transitions: int, rng: np.random.Generator) -> Parts:

@@ -19,8 +19,6 @@ from vhdiffuser.types import FloatArray
 
 EPISODE = 1000
 """Transitions of a whole episode: OGBench's 1001 rows are 1001 states, and the last row's action leads nowhere."""
-CHUNK = 10 * EPISODE
-"""Transitions that a worker makes at a time."""
 ACTION_NOISE = 0.2
 """Scale of the normal noise on the walker's action."""
 

@@ -19,8 +19,6 @@ from vhdiffuser.types import FloatArray
 
 EPISODE = 1000
 """Transitions of a whole episode: OGBench's 1001 rows are 1001 states, and the last row's action leads nowhere."""
-CHUNK = 5 * EPISODE
-"""Transitions that a worker makes at a time."""
 PLAN_NOISE = 0.1
 """Scale of the noise on the oracle's plan, in units of the largest action."""
 NOISE_SMOOTHING = 0.5

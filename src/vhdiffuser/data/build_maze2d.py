@@ -3,7 +3,7 @@
 The ball is driven along the cells of a shortest path to a random cell by a PD law, with Gaussian
 noise of 0.5 on the clipped action; when it arrives, the next target is drawn and the stream goes on
 without a reset. Without the noise the data is a thin line through each corridor, and planners
-trained on it fail. A stream of `CHUNK` transitions is one episode: crops may span target changes.
+trained on it fail. A chunk is one stream and one episode: crops may span target changes.
 """
 
 from __future__ import annotations
@@ -16,9 +16,6 @@ import numpy as np
 
 from vhdiffuser.envs.maze2d import EPISODE_STEPS, MAZES, MazePhysics, free_cells
 from vhdiffuser.types import FloatArray
-
-CHUNK = 50_000
-"""Transitions of one stream."""
 
 P_GAIN, D_GAIN = 10.0, -1.0
 ACTION_NOISE = 0.5

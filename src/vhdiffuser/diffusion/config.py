@@ -33,7 +33,7 @@ class PlannerConfig:
     """Crops in one update; they share one length."""
     sampler: Literal["ddpm", "ddim", "dpm++"] = "ddim"
     """Reverse steps used for planning unless told otherwise."""
-    steps: int = 10
+    steps: int = 5
     """Reverse steps of one plan unless told otherwise; at most `diffusion_steps`."""
     action_dim: int = 0
     """Leading numbers of every knot that are actions: 0, but for checkpoints of the original Diffuser."""
