@@ -7,7 +7,7 @@ origin while the ball rests at 1.2.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium
 import mujoco
@@ -236,8 +236,9 @@ class Maze2dGym(gymnasium.Env):
     (`random_goal=True`: drawn anew at each reset).
     """
 
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array"], "render_fps": 100}
+
     def __init__(self, maze: str = "umaze", random_goal: bool = False, render_mode: str | None = None) -> None:
-        self.metadata = {"render_modes": ["rgb_array"], "render_fps": 100}
         if render_mode not in (None, *self.metadata["render_modes"]):
             raise VhdError(f"render_mode '{render_mode}' is not known. Allowed: rgb_array, or none.")
         self.render_mode = render_mode
