@@ -7,7 +7,7 @@ origin while the ball rests at 1.2.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import gymnasium
 import mujoco
@@ -236,7 +236,7 @@ class Maze2dGym(gymnasium.Env):
     (`random_goal=True`: drawn anew at each reset).
     """
 
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array"], "render_fps": 100}
+    metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": 100}  # noqa: RUF012  (as Gymnasium declares it)
 
     def __init__(self, maze: str = "umaze", random_goal: bool = False, render_mode: str | None = None) -> None:
         if render_mode not in (None, *self.metadata["render_modes"]):
