@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import numpy as np
 import tyro
 
-from vhdiffuser.cli.console import out, print_json
+from vhdiffuser.cli.console import err, out, print_json
 from vhdiffuser.envs.registry import get_spec
 from vhdiffuser.models import Source, find_model, run_folder
 
@@ -76,6 +76,7 @@ class EvalLength:
     def _draw(self, predictors: dict[str, Any], results: dict[str, Any], geodesic: Any, goals: np.ndarray) -> None:
         from vhdiffuser.benchmark.length_eval import calibration, distance_field
         from vhdiffuser.report import length_figures
+        from vhdiffuser.report.drawing import boxes_on_page, on_page, rows_down
         from vhdiffuser.report.plan_figures import walls_of
 
         assert self.out is not None
@@ -87,18 +88,19 @@ class EvalLength:
             length_figures.calibration_curve(curves, self.out / "calibration.png", self.env),
         ]
         if geodesic is not None:
+            x, y = geodesic.x, geodesic.y
             fields = [
                 (name, goal, distance_field(predictor, geodesic, goal))
                 for name, predictor in predictors.items()
                 for goal in goals[: self.goals]
             ]
-            written.append(
-                length_figures.distance_fields(
-                    geodesic.x, geodesic.y, fields, walls_of(get_spec(self.env)), self.out / "fields.png", self.env
-                )
-            )
+            if rows_down(self.env):  # as all our pictures of these mazes: x runs down the page
+                x, y = geodesic.y, -geodesic.x[::-1]
+                fields = [(name, on_page(self.env, goal), field.T[:, ::-1]) for name, goal, field in fields]
+            walls = boxes_on_page(self.env, walls_of(get_spec(self.env)))
+            written.append(length_figures.distance_fields(x, y, fields, walls, self.out / "fields.png", self.env))
         for path in written:
-            out.print(f"wrote {path}")
+            err.print(f"wrote {path}")
 
 
 def _text(value: Any) -> str:
