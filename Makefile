@@ -32,7 +32,8 @@ check: setup
 	$(BIN)/lint-imports --no-cache
 
 bench: setup
-	$(BIN)/python benchmarks/data_fidelity.py
+	-$(BIN)/python benchmarks/data_fidelity.py
+	$(BIN)/python benchmarks/planner_speed.py
 
 clean:
 	rm -rf $(VENV) out build dist *.egg-info src/*.egg-info
