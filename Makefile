@@ -32,6 +32,7 @@ check: setup
 	$(BIN)/lint-imports --no-cache
 
 bench: setup
+	# It says by its exit code that a statistic is off; the rest is run all the same.
 	-$(BIN)/python benchmarks/data_fidelity.py
 	$(BIN)/python benchmarks/planner_speed.py
 
