@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.interpolate import CubicHermiteSpline
 
 from vhdiffuser.data.crops import knot_count
-from vhdiffuser.diffusion.interpolation import control_rate
+from vhdiffuser.diffusion.interpolation import control_rate, smoothed
 from vhdiffuser.envs.registry import get_spec
 
 MAZE = get_spec("maze2d-umaze")
@@ -93,3 +94,76 @@ def test_dimensions_without_a_velocity_partner_are_interpolated_beside_those_wit
     plan = control_rate(knots, 21, 4, spec, "goal")
     np.testing.assert_allclose(plan[0, :, 4], np.arange(21) / 4, atol=1e-6)
     np.testing.assert_array_equal(plan[0, :, :4], 0)
+
+
+def test_smoothing_leaves_a_steady_motion_as_it_is() -> None:
+    """No acceleration and no disagreement: nothing to even out, at any length."""
+    stride, K = 8, 12
+    for length in (85, 89, 92):
+        x = np.linspace(0.3, 2.1, K)
+        v = (2.1 - 0.3) / ((K - 1) * stride * MAZE.control_dt)
+        knots = np.stack([x, -x, np.full(K, v), np.full(K, -v)], axis=-1)[None]
+        knots[:, 0, 2:] *= stride * (K - 1) / (length - 1)  # the start is taken as given, so give it at this pace
+        plan = control_rate(knots, length, stride, MAZE, "goal", smoothing=10.0)[0]
+        np.testing.assert_allclose(plan[:, 0], np.linspace(0.3, 2.1, length), atol=1e-5)
+        np.testing.assert_allclose(plan[:, 3], -1.8 / ((length - 1) * MAZE.control_dt), rtol=1e-4)
+
+
+def test_smoothing_tends_to_the_knots_as_its_time_tends_to_zero() -> None:
+    rng = np.random.default_rng(3)
+    knots = rng.normal(size=(2, 15, 4)) * [1, 1, 5, 5]
+    through = control_rate(knots, 57, 4, MAZE, "goal")
+    near = control_rate(knots, 57, 4, MAZE, "goal", smoothing=0.02)
+    np.testing.assert_allclose(near, through, rtol=1e-3, atol=0.03)
+
+
+@pytest.mark.parametrize("velocities", [True, False])
+def test_the_smoothed_curve_minimises_its_cost(velocities: bool) -> None:
+    """Against the cost written out with the knots' own cubic: no nearby curve with the same ends is cheaper."""
+    rng = np.random.default_rng(4)
+    K, h, time = 7, 4.0, 6.0
+    places = rng.normal(size=(1, K, 1)).cumsum(axis=1)
+    slopes = rng.normal(size=(1, K, 1)) if velocities else None
+
+    def cost(p: np.ndarray, m: np.ndarray) -> float:
+        fine = np.linspace(0, h * (K - 1), 6001)
+        bend = CubicHermiteSpline(np.arange(K) * h, p, m)(fine, 2)
+        total = float(np.trapezoid(bend**2, fine)) + h * float(((p - places[0, :, 0]) ** 2).sum()) / time**4
+        return total + (0.0 if slopes is None else h * float(((m - slopes[0, :, 0]) ** 2).sum()) / time**2)
+
+    p, m = (values[0, :, 0] for values in smoothed(places, slopes, h, time, (True, False)))
+    assert p[[0, -1]] == pytest.approx(places[0, [0, -1], 0], abs=1e-7)
+    if slopes is not None:
+        assert m[0] == pytest.approx(slopes[0, 0, 0], abs=1e-7)
+    best = cost(p, m)
+    for _ in range(50):
+        dp, dm = 0.05 * rng.normal(size=(2, K))
+        dp[[0, -1]] = 0
+        dm[0] = 0 if velocities else dm[0]
+        assert cost(p + dp, m + dm) > best
+
+
+def test_smoothing_spreads_a_jump_to_the_goal_and_keeps_the_goal() -> None:
+    """Knots of a steady motion that would end 0.1 beside the goal: the last velocities stay near the steady one."""
+    stride, K, speed = 8, 16, 2.0
+    x = np.arange(K) * stride * MAZE.control_dt * speed
+    knots = np.stack([x, 0 * x, np.full(K, speed), 0 * x], axis=-1)[None]
+    knots[0, -1, 1] = 0.1
+    length = (K - 1) * stride + 1
+    rough = control_rate(knots, length, stride, MAZE, "goal")[0]
+    even = control_rate(knots, length, stride, MAZE, "goal", smoothing=10.0)[0]
+    assert even[-1, 1] == pytest.approx(0.1, abs=1e-6)
+    assert np.abs(np.diff(even[:, 3])).max() < 0.4 * np.abs(np.diff(rough[:, 3])).max()
+    np.testing.assert_allclose(even[: length // 2], rough[: length // 2], atol=5e-3)
+
+
+@pytest.mark.parametrize("spec", [MAZE, CUBE], ids=lambda spec: spec.name)
+def test_smoothed_plans_have_every_length_and_exact_ends(spec) -> None:  # type: ignore[no-untyped-def]
+    rng = np.random.default_rng(5)
+    for length in range(spec.L_min, spec.T_max + 1, 7):
+        knots = rng.normal(size=(2, knot_count(length, 8), spec.state_dim))
+        plan = control_rate(knots, length, 8, spec, "goal", smoothing=8.0)
+        assert plan.shape == (2, length, spec.state_dim)
+        assert np.isfinite(plan).all()
+        np.testing.assert_allclose(plan[:, 0], knots[:, 0], atol=1e-5)
+        np.testing.assert_allclose(spec.goal_of(plan[:, -1]), spec.goal_of(knots[:, -1]), atol=1e-5)

@@ -96,7 +96,7 @@ def test_seeds_decide_and_one_integer_counts_on() -> None:
 
 
 def test_denoising_is_kept_in_units_and_ends_at_the_knots() -> None:
-    planner = make_planner()
+    planner = make_planner(replace(SMALL, smoothing=0.0))
     starts, goals = pairs(1)
     plan = planner.plan(starts[0], goals[0], 41, steps=6, keep_denoising=True)
     assert plan.denoising is not None

@@ -27,6 +27,8 @@ class PlannerConfig:
     """k: control steps between two knots; 1 is the plain method."""
     clamp: Literal["goal", "state"] = "goal"
     """What is fixed of the last state: its goal dimensions, or all of it."""
+    smoothing: float = 8.0
+    """Time, in control steps, over which a plan's curve evens out the network's faults; 0: through every knot."""
     horizon: int | None = None
     """Train on crops of this many states only (the fixed-horizon baselines); none for random lengths."""
     batch_size: int = 128
@@ -49,6 +51,8 @@ class PlannerConfig:
         for name in ("diffusion_steps", "stride", "batch_size", "steps"):
             if getattr(self, name) < 1:
                 raise VhdError(f"{name} must be at least 1, got {getattr(self, name)}.")
+        if not 0 <= self.smoothing < float("inf"):
+            raise VhdError(f"smoothing must be a time in control steps, 0 or more, got {self.smoothing}.")
         if self.steps > self.diffusion_steps:
             raise VhdError(f"steps ({self.steps}) cannot exceed diffusion_steps ({self.diffusion_steps}).")
         if self.horizon is not None and self.horizon < 2:
@@ -64,6 +68,7 @@ class PlannerConfig:
             diffusion_steps=steps,
             stride=1,
             clamp="state",
+            smoothing=0.0,
             batch_size=32,
             sampler="ddpm",
             steps=steps,

@@ -1,4 +1,4 @@
-"""From knots to the control rate: a smooth curve of exactly L states through K knots."""
+"""From knots to the control rate: a smooth curve of exactly L states along K knots."""
 
 from __future__ import annotations
 
@@ -7,34 +7,46 @@ import numpy as np
 from vhdiffuser.types import EnvSpec, FloatArray
 
 
-def control_rate(knots: FloatArray, length: int, stride: int, spec: EnvSpec, clamp: str) -> FloatArray:
+def control_rate(
+    knots: FloatArray, length: int, stride: int, spec: EnvSpec, clamp: str, smoothing: float = 0.0
+) -> FloatArray:
     """(B, K, d) knots in the environment's units -> (B, length, d), one state per control step.
 
     The K knots are laid evenly over the length-1 control steps (see `vhdiffuser.data.crops`), so the first
-    and the last knot are the first and the last state. A goal dimension with a velocity follows the cubic
-    Hermite curve through both, and its velocity is that curve's derivative: the plan moves as it says it
-    moves. Every other dimension follows a shape-preserving cubic (PCHIP), which never overshoots its knots.
+    and the last knot are the first and the last state. A goal dimension with a velocity follows a cubic
+    Hermite curve, and its velocity is that curve's derivative: the plan moves as it says it moves.
+
+    Without smoothing the curve passes through the knots, and dimensions that have no velocity follow a
+    shape-preserving cubic (PCHIP), which never overshoots them. With smoothing (a time in control steps) the
+    knots are what a network guessed, and the curve is the least accelerated one near them: `smoothed`.
     """
     from scipy.interpolate import CubicHermiteSpline, PchipInterpolator
 
     K = knots.shape[1]
-    if length == K:
+    if length == K and smoothing == 0:
         return knots.astype(np.float32)
     knots = knots.astype(np.float64)
-    duration = (length - 1) * spec.control_dt
-    knot_times = np.linspace(0.0, duration, K)  # s
-    times = np.linspace(0.0, duration, length)
+    spacing = (length - 1) / (K - 1)  # control steps between knots
+    knot_times, times = np.linspace(0.0, length - 1, K), np.arange(length)
     states = np.empty((len(knots), length, knots.shape[2]))
     positions = list(spec.goal_dims) if spec.velocity_dims is not None else []
     velocities = list(spec.velocity_dims or [])
     others = [dim for dim in range(knots.shape[2]) if dim not in positions + velocities]
     if positions:
-        slopes = rescaled_velocities(knots[:, :, velocities], stride * (K - 1) / (length - 1), clamp)
-        curve = CubicHermiteSpline(knot_times, knots[:, :, positions], slopes, axis=1)
+        slopes = rescaled_velocities(knots[:, :, velocities], stride / spacing, clamp) * spec.control_dt  # per step
+        places = knots[:, :, positions]
+        if smoothing > 0:
+            places, slopes = smoothed(places, slopes, spacing, smoothing, (True, clamp == "state"))
+        curve = CubicHermiteSpline(knot_times, places, slopes, axis=1)
         states[:, :, positions] = curve(times)
-        states[:, :, velocities] = curve(times, 1)
-    if others:
+        states[:, :, velocities] = curve(times, 1) / spec.control_dt
+    if others and smoothing == 0:
         states[:, :, others] = PchipInterpolator(knot_times, knots[:, :, others], axis=1)(times)
+    elif others:
+        for dim in others:
+            known_end = clamp == "state" or dim in spec.goal_dims
+            places, slopes = smoothed(knots[:, :, [dim]], None, spacing, smoothing, (known_end, False))
+            states[:, :, [dim]] = CubicHermiteSpline(knot_times, places, slopes, axis=1)(times)
     return states.astype(np.float32)
 
 
@@ -48,3 +60,53 @@ def rescaled_velocities(velocities: FloatArray, rate: float, clamp: str) -> Floa
     if clamp == "state":
         scaled[:, -1] = velocities[:, -1]
     return scaled
+
+
+def smoothed(
+    places: FloatArray, slopes: FloatArray | None, spacing: float, time: float, known_end: tuple[bool, bool]
+) -> tuple[FloatArray, FloatArray]:
+    """The smoothing spline near (B, K, n) places (and slopes, where there are any), `spacing` apart: both at its knots.
+
+    It minimises  integral p''^2 dt + sum_k spacing (|p(t_k) - place_k|^2 / time^4 + |p'(t_k) - slope_k|^2 / time^2),
+    with the first place (and slope) exact, and of the last what `known_end` says (place, slope). That is the most
+    probable path of a body pushed by white noise, given noisy looks at it: faults of the network shorter than
+    `time`, such as a jump to a clamped goal, are spread over about that time; slower motion passes unchanged.
+    Between knots the optimum is a cubic, so the unknowns are K places and K slopes, and the normal equations
+    are banded: their cost is linear in K.
+    """
+    from scipy.linalg import solveh_banded
+
+    B, K, n = places.shape
+    h = spacing
+    if slopes is None:
+        observed, slope_weight = np.zeros_like(places), 0.0
+    else:
+        observed, slope_weight = slopes, h / time**2
+    weights = np.tile([h / time**4, slope_weight], K)  # of place 0, slope 0, place 1, ...
+    exact = 1e9 * 12 / h**3  # far above every other entry, and far from a double's end
+    weights[0] = exact
+    if slopes is not None:
+        weights[1] = exact
+    if known_end[0]:
+        weights[-2] = exact
+    if known_end[1]:
+        weights[-1] = exact
+
+    # integral p''^2 over one interval, as a quadratic form of (place, slope, next place, next slope).
+    bending = np.array(
+        [
+            [12 / h**3, 6 / h**2, -12 / h**3, 6 / h**2],
+            [6 / h**2, 4 / h, -6 / h**2, 2 / h],
+            [-12 / h**3, -6 / h**2, 12 / h**3, -6 / h**2],
+            [6 / h**2, 2 / h, -6 / h**2, 4 / h],
+        ]
+    )
+    band = np.zeros((4, 2 * K))  # lower form: band[i - j, j] is the entry (i, j)
+    band[0] = weights
+    for row in range(4):
+        for column in range(row + 1):
+            band[row - column, column : 2 * (K - 1) + column : 2] += bending[row, column]
+    given = np.stack([places, observed], axis=2).reshape(B, 2 * K, n)  # (B, 2K, n)
+    right = np.moveaxis(given * weights[:, None], 1, 0).reshape(2 * K, B * n)
+    solution = solveh_banded(band, right, lower=True).reshape(K, 2, B, n)
+    return np.moveaxis(solution[:, 0], 0, 1), np.moveaxis(solution[:, 1], 0, 1)

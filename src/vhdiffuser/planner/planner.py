@@ -147,7 +147,14 @@ class Planner:
             for length in np.unique(lengths[members]):
                 same = np.flatnonzero(lengths[members] == length)
                 K = counts[members[same[0]]]
-                states = control_rate(knots[same, :K], int(length), self.config.stride, self.spec, self.config.clamp)
+                states = control_rate(
+                    knots[same, :K],
+                    int(length),
+                    self.config.stride,
+                    self.spec,
+                    self.config.clamp,
+                    self.config.smoothing,
+                )
                 for row, own_states in zip(same, states, strict=True):
                     member = int(members[row])
                     history = None if kept is None else kept[row, :, :K]
