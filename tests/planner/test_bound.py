@@ -36,7 +36,7 @@ GOALS = np.array([[3, 1], [1, 1]], np.float32)
 
 def test_options_are_the_planners_unless_given(planner):
     bound = BoundPlanner.of(planner)
-    assert (bound.sampler, bound.steps, bound.gamma, bound.candidates) == ("ddim", 4, 1.0, 1)
+    assert (bound.sampler, bound.steps, bound.gamma, bound.candidates) == ("ddim", 4, 1.3, 1)
     assert BoundPlanner.of(planner, gamma=1.2).predict_lengths(STARTS, GOALS).tolist() == [60, 60]
     one = bound.plan_batch(STARTS, GOALS, seeds=np.array([3, 9]))
     two = planner.plan_batch(STARTS, GOALS, seeds=[3, 9])

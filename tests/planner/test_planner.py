@@ -117,7 +117,10 @@ def test_predicted_lengths_are_scaled_and_clipped() -> None:
     planner = make_planner(length_predictor=Ruler(), lengths=(2, 999))  # may be asked for, are never predicted
     starts = np.array([[0.5, 0.5, 0, 0], [0.5, 0.5, 0, 0]])
     goals = np.array([[0.625, 0.5], [3.0, 0.5]])  # 1.25 and 25 steps: 2.25 and 26 states
-    assert planner.predict_lengths(starts, goals).tolist() == [16, 26]
+    assert planner.predict_lengths(starts, goals).tolist() == [16, 34]  # 1.3 unless told
+    assert planner.predict_lengths(starts, goals, gamma=1.0).tolist() == [16, 26]
+    recipe = replace(SMALL, gamma=2.0)
+    assert make_planner(recipe, length_predictor=Ruler()).predict_lengths(starts, goals).tolist() == [16, 52]
     assert planner.predict_lengths(starts, goals, gamma=2.0).tolist() == [16, 52]
     assert planner.predict_lengths(starts, goals, gamma=7.5).tolist() == [17, 195]  # rounded up
     assert planner.predict_lengths(starts, goals, gamma=100.0).tolist() == [225, 256]

@@ -91,7 +91,7 @@ class TrainPlanner(Common):
     """Levels of the noise schedule (default: the recipe's)."""
     batch_size: int | None = None
     """Crops in one update (default: the recipe's)."""
-    loop: LoopConfig = field(default_factory=lambda: LoopConfig(updates=15_000, learning_rate=5e-4))
+    loop: LoopConfig = field(default_factory=lambda: LoopConfig(updates=8_000, optimizer="muon", learning_rate=1e-3))
 
     def run(self) -> None:
         """Train."""
@@ -111,7 +111,7 @@ class TrainPlanner(Common):
         self._train(run_name("planner", self.recipe, self.horizon), self.loop, make)
 
     def _config(self, dataset: Dataset) -> PlannerConfig:
-        base = PlannerConfig.paper(dataset.spec) if self.recipe == "paper" else PlannerConfig()
+        base = PlannerConfig.paper(dataset.spec) if self.recipe == "paper" else PlannerConfig.default(dataset.spec)
         names = ("horizon", "prediction", "stride", "clamp", "dim", "dim_mults", "diffusion_steps", "batch_size")
         given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
         return replace(base, **given)
@@ -124,7 +124,7 @@ class TrainLength(Common):
     Example: vhd train length maze2d-large
     """
 
-    loop: LoopConfig = field(default_factory=lambda: LoopConfig(updates=15_000, learning_rate=1e-3))
+    loop: LoopConfig = field(default_factory=lambda: LoopConfig(updates=4_000, learning_rate=1e-3))
 
     def run(self) -> None:
         """Train."""

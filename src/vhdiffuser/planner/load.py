@@ -28,7 +28,8 @@ def load_planner(
     >>> plan = planner.plan(start=[1, 1, 0, 0], goal=[7, 9])         # doctest: +SKIP
     """
     folder = Path(name)
-    if folder.is_dir():
+    # A folder that only happens to be called like an environment (of results, say) is not meant.
+    if (folder / "planner.safetensors").is_file() or (isinstance(name, Path) and folder.is_dir()):
         planner_path, length_path = folder / "planner.safetensors", folder / "length.safetensors"
     else:
         if source == "shipped" and str(name) not in shipped_environments():

@@ -50,12 +50,12 @@ class Planner:
         lengths: tuple[int, int] | None = None,
         device: torch.device | str = "cpu",
     ) -> None:
-        """gamma scales predicted lengths (1 unless told); `outside` says what happens to a start or goal beyond
-        the data's limits; `lengths` are the shortest and longest plan that may be asked for, (L_min, T_max)
+        """gamma scales predicted lengths (the recipe's unless told); `outside` says what happens to a start or goal
+        beyond the data's limits; `lengths` are the shortest and longest plan that may be asked for, (L_min, T_max)
         unless told."""
         self.config, self.spec, self.normalizer = config, spec, normalizer
         self.length_predictor, self.outside = length_predictor, outside
-        self.gamma = 1.0 if gamma is None else gamma
+        self.gamma = config.gamma if gamma is None else gamma
         self.lengths = lengths or (spec.L_min, spec.T_max)
         self.device = torch.device(device)
         self.network = network.to(self.device).eval()

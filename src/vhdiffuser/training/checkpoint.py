@@ -23,6 +23,8 @@ FORMAT = 1
 NAME = "checkpoint.safetensors"
 # These may differ between the sessions of one run; everything else must be the same.
 FREE = ("updates", "minutes", "device", "threads", "checkpoint_minutes", "log_every")
+# How to plan with a network, not how to train it.
+PLANNING = ("sampler", "steps", "smoothing", "gamma")
 
 
 def save_checkpoint(
@@ -105,7 +107,7 @@ def _identity(task: Task, config: LoopConfig) -> dict[str, dict[str, Any]]:
     header = task.header()
     identity = {
         "model": {"kind": header.kind, "data": header.data_fingerprint, "environment": header.spec["name"]},
-        "config": header.config,
+        "config": {key: value for key, value in header.config.items() if key not in PLANNING},
         "loop": {key: value for key, value in asdict(config).items() if key not in FREE},
     }
     return json.loads(json.dumps(identity))

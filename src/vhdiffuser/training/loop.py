@@ -23,6 +23,7 @@ from vhdiffuser.errors import VhdError
 from vhdiffuser.modelfile import save_model
 from vhdiffuser.training.checkpoint import load_checkpoint, save_checkpoint
 from vhdiffuser.training.device import pick_device, pick_precision
+from vhdiffuser.training.muon import Muon
 from vhdiffuser.training.task import Task
 
 Precision = Literal["auto", "fp32", "bf16"]
@@ -36,14 +37,16 @@ class LoopConfig:
     """Gradient updates in all."""
     minutes: float | None = None
     """Stop after this many minutes of training, if that comes first; the learning rate decays to fit."""
+    optimizer: Literal["adamw", "muon"] = "adamw"
+    """AdamW, or Muon for the convolutions and AdamW for the rest."""
     learning_rate: float = 2e-4
-    """Peak learning rate of AdamW."""
+    """Peak learning rate."""
     warmup: int = 200
     """Updates over which the learning rate rises from 0."""
     final_rate: float = 0.05
     """Share of the peak learning rate at the end of the cosine decay."""
     weight_decay: float = 1e-4
-    """AdamW's weight decay."""
+    """Weight decay, apart from the gradient."""
     clip: float = 1.0
     """Largest gradient norm."""
     ema: float = 0.999
@@ -98,9 +101,7 @@ def train(
         ema = task.make_network().to(accelerator.device)
     ema.load_state_dict(network.state_dict())
     ema.requires_grad_(False)
-    optimizer = torch.optim.AdamW(
-        network.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay, fused=True
-    )
+    optimizer = make_optimizer(config, network)
     first, seconds_before = load_checkpoint(folder, task, config, network, ema, optimizer)
     wrapped, optimizer = accelerator.prepare(network, optimizer)
     generator = torch.Generator(accelerator.device)
@@ -165,6 +166,15 @@ def train(
         save_model(path, ema.state_dict(), replace(header, updates=update, notes=notes))
     accelerator.wait_for_everyone()
     return path
+
+
+def make_optimizer(config: LoopConfig, network: nn.Module) -> torch.optim.Optimizer:
+    """The optimiser that the configuration names."""
+    if config.optimizer == "muon":
+        return Muon(network.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay)
+    return torch.optim.AdamW(
+        network.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay, fused=True
+    )
 
 
 def learning_rate(config: LoopConfig, update: int, progress: float) -> float:
