@@ -1,10 +1,10 @@
-# make setup | demo | test | check | bench | clean. Each works in a fresh clone with Python >= 3.10, pip and make.
+# make setup | demo | reproduce ENV=... | test | check | bench | clean. Each works in a fresh clone with Python >= 3.10, pip and make.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test check bench clean
+.PHONY: setup demo reproduce browser test check bench clean
 
 setup: $(STAMP)
 
@@ -22,8 +22,21 @@ demo: setup
 	mkdir -p out
 	$(BIN)/vhd data draw maze2d-umaze --out out/maze2d-umaze.png
 
-test: setup
+# Data, training of every network, the benchmark and the report; goes on where it stopped.
+ENV ?= maze2d-umaze
+reproduce: setup
+	$(BIN)/vhd reproduce $(ENV)
+
+test: setup browser
 	$(BIN)/python -m pytest
+
+# The page is tested in a real browser: Debian's Chromium where apt-get works, otherwise Playwright's own.
+# Without either, those tests are skipped and say so.
+browser: setup
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null \
+	|| { [ "$$(id -u)" = 0 ] && apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; } >/dev/null 2>&1 \
+	|| $(BIN)/python -m playwright install chromium \
+	|| echo "NO CHROMIUM HERE: the browser tests will be skipped (apt-get install chromium)" >&2
 
 check: setup
 	$(BIN)/ruff format --check .

@@ -2,6 +2,7 @@
 
     planner = vhdiffuser.load_planner("maze2d-large")
     plan = planner.plan(start=[1, 1, 0, 0], goal=[7, 9])
+    rollout = vhdiffuser.execute(planner, start=[1, 1, 0, 0], goal=[7, 9], protocol="rp")
 
 Importing it makes `gymnasium.make("vhdiffuser/Maze2d-large-v1")` work; the simulators, torch and the
 rest are imported where they are used.
@@ -14,15 +15,17 @@ from typing import TYPE_CHECKING, Any
 from vhdiffuser.envs.gym_registration import register
 
 if TYPE_CHECKING:
+    from vhdiffuser.execution.execute import execute
     from vhdiffuser.length.predictor import LengthPredictor
     from vhdiffuser.planner.load import load_planner
     from vhdiffuser.planner.planner import Planner
 
-__all__ = ["LengthPredictor", "Planner", "load_planner"]
+__all__ = ["LengthPredictor", "Planner", "execute", "load_planner"]
 
 _HOMES = {
     "LengthPredictor": "vhdiffuser.length.predictor",
     "Planner": "vhdiffuser.planner.planner",
+    "execute": "vhdiffuser.execution.execute",
     "load_planner": "vhdiffuser.planner.load",
 }
 

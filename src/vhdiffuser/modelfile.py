@@ -45,6 +45,17 @@ def save_model(path: Path, tensors: dict[str, torch.Tensor], header: ModelHeader
         save_file({k: v.detach().contiguous() for k, v in tensors.items()}, temporary, metadata={"vhdiffuser": text})
 
 
+def half_precision(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Floating-point tensors as float16, integers as they are: half the size, and `load_model` gives float32 back."""
+    import torch
+
+    halved = {key: value.to(torch.float16) if value.is_floating_point() else value for key, value in tensors.items()}
+    for key, value in halved.items():
+        if value.is_floating_point() and not value.isfinite().all():
+            raise DataError(f"tensor '{key}' has values beyond half precision (65,504). Keep this model as it is.")
+    return halved
+
+
 def load_model(path: Path, kind: str) -> tuple[dict[str, torch.Tensor], ModelHeader]:
     """Read a model of that kind; half-precision tensors come back as float32."""
     import torch

@@ -128,13 +128,15 @@ def test_training_from_the_command_line_resumes(umaze, capsys, vhd_home):
     log = (vhd_home / "runs/maze2d-umaze/vhd/log.jsonl").read_text().splitlines()
     assert [json.loads(line)["update"] for line in log] == [2, 4, 6, 8]
     assert run([*command, "--updates", "8", "--stride", "2"]) == 1
-    assert "belongs to another run: config.stride was 4, now 2" in capsys.readouterr().err
+    assert "belongs to another run: config.stride was 8, now 2" in capsys.readouterr().err
     assert run([*command, "--updates", "2", "--horizon", "64", "--json"]) == 0
     assert "fh-64" in json.loads(capsys.readouterr().out)["model"]
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh"])
+@pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh", "fish"])
 def test_completion_scripts(shell, capsys):
-    assert run(["--completion", shell]) == 0
-    assert "vhd" in capsys.readouterr().out
-    assert run(["--completion", "fish"]) == 2
+    assert run(["completion", shell]) == 0
+    script = capsys.readouterr().out
+    assert "eval-length" in script
+    assert "sampler" in script
+    assert run(["completion", "sh"]) == 2

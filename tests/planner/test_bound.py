@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -44,13 +46,45 @@ def test_options_are_the_planners_unless_given(planner):
         np.testing.assert_array_equal(a.states, b.states)
 
 
-def test_more_candidates_keep_the_gentlest_and_hold_the_single_plan_among_them(planner):
-    single = BoundPlanner.of(planner).plan_batch(STARTS, GOALS, seeds=np.array([3, 9]))
-    bound = BoundPlanner.of(planner, candidates=6)
-    best = bound.plan_batch(STARTS, GOALS, seeds=np.array([3, 9]))
+def test_more_candidates_hold_the_single_plan_among_them_and_without_a_predictor_keep_the_gentlest(planner):
+    blind = Planner(planner.network, replace(planner.config, smoothing=0.0), SPEC, planner.normalizer)
+    lengths = np.array([60, 70])
+    single = BoundPlanner.of(blind).plan_batch(STARTS, GOALS, lengths, seeds=np.array([3, 9]))
+    bound = BoundPlanner.of(blind, candidates=6)
+    best = bound.plan_batch(STARTS, GOALS, lengths, seeds=np.array([3, 9]))
     turns = [(bound._largest_turn(a), bound._largest_turn(b)) for a, b in zip(best, single, strict=True)]
     assert all(a <= b + 1e-6 for a, b in turns)
     assert any(a < b - 1e-6 for a, b in turns)
+
+
+class Walk:
+    """A hundred steps a unit, so the plan whose longest leg is shortest is the most believable."""
+
+    def predict_steps(self, starts, goals):
+        return 100 * np.abs(goals - starts[:, :2]).sum(axis=1)
+
+
+def test_of_several_candidates_the_one_kept_asks_least_of_the_predictor(planner):
+    bound = BoundPlanner.of(Planner(planner.network, planner.config, SPEC, planner.normalizer, Walk()), candidates=8)
+    lengths = np.array([80, 100])
+    kept = bound.plan_batch(STARTS, GOALS, lengths, seeds=np.array([3, 9]))
+    drawn = planner.plan_batch(
+        np.repeat(STARTS, 8, axis=0),
+        np.repeat(GOALS, 8, axis=0),
+        np.repeat(lengths, 8),
+        seeds=(np.array([3, 9])[:, None] + np.arange(8) * 1_000_003).ravel(),
+    )
+
+    def excess(plan):
+        reach = SPEC.T_max // 10
+        begins = np.arange(0, plan.length - 1, reach)
+        ends = np.minimum(begins + reach, plan.length - 1)
+        return (100 * np.abs(plan.states[ends, :2] - plan.states[begins, :2]).sum(axis=1) - (ends - begins)).max()
+
+    for row, plan in enumerate(kept):
+        all_excess = [excess(other) for other in drawn[8 * row : 8 * row + 8]]
+        assert excess(plan) == pytest.approx(min(all_excess), rel=1e-4, abs=1e-2)
+        assert max(all_excess) > min(all_excess) + 0.1
 
 
 @pytest.mark.parametrize("options", [{"candidates": 0}, {"gamma": 0.0}, {"gamma": -1.0}])

@@ -24,7 +24,7 @@ from vhdiffuser.types import EnvSpec, Episodes
 
 SPEC = get_spec("maze2d-umaze")
 NORMALIZER = Normalizer(np.array([0.4, 0.4, -5, -5], np.float32), np.array([3.2, 3.2, 5, 5], np.float32))
-SMALL = PlannerConfig(dim=8, dim_mults=(1, 2, 4), diffusion_steps=32, steps=4)
+SMALL = PlannerConfig(dim=8, dim_mults=(1, 2, 4), stride=4, diffusion_steps=32, steps=4)
 
 
 def make_planner(config: PlannerConfig = SMALL, spec: EnvSpec = SPEC, **options) -> Planner:  # type: ignore[no-untyped-def]

@@ -18,7 +18,7 @@ from vhdiffuser.training.muon import Muon, orthogonalized
 def test_orthogonalized_keeps_the_singular_vectors_and_evens_the_values(shape):
     generator = torch.Generator().manual_seed(0)
     matrices = torch.randn(shape, generator=generator)
-    U, S, V = torch.linalg.svd(matrices, full_matrices=False)
+    U, _, V = torch.linalg.svd(matrices, full_matrices=False)
     result = orthogonalized(matrices)
     rotated = U.transpose(1, 2) @ result @ V.transpose(1, 2)
     values = rotated.diagonal(dim1=1, dim2=2)

@@ -12,7 +12,14 @@ from vhdiffuser.benchmark.instances import draw_instances, load_instances
 from vhdiffuser.envs.base import PlanningEnv
 from vhdiffuser.errors import UnknownNameError, VhdError
 from vhdiffuser.execution.executor import Outcome
-from vhdiffuser.execution.rules import ExecutionRule, HitTest, replan_on_deviation, single_shot
+from vhdiffuser.execution.rules import (
+    CHECK_EVERY,
+    THRESHOLD,
+    ExecutionRule,
+    HitTest,
+    replan_on_deviation,
+    single_shot,
+)
 from vhdiffuser.files import sha256
 from vhdiffuser.types import Instance
 
@@ -41,9 +48,9 @@ class BenchConfig:
     """How instances are drawn: `reset` (the environment's own) or `uniform` over free space."""
     instances: Path | None = None
     """File of the user's own pairs, instead of drawn ones."""
-    threshold: float = 0.1
+    threshold: float = THRESHOLD
     """Tracking error (normalised, infinity norm) above which `rp` plans again."""
-    check_every: int = 10
+    check_every: int = CHECK_EVERY
     """Control steps between two checks of the tracking error."""
     keep: int = 10
     """Rollouts of the first instances that are kept whole, for figures and videos."""

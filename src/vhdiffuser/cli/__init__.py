@@ -16,18 +16,27 @@ from typing import Any
 from vhdiffuser.errors import VhdError
 
 COMMANDS: dict[str, tuple[str, str]] = {
+    "demo": ("vhdiffuser.cli.demo:Demo", "the shipped weights at work, beside the paper's numbers"),
+    "models": ("vhdiffuser.cli.models:Models", "the weights that ship, with their numbers; export your own"),
     "envs": ("vhdiffuser.cli.envs:Envs", "the five environments and their settings"),
     "data": ("vhdiffuser.cli.data:Data", "get, build, import, look at and draw datasets"),
     "train": ("vhdiffuser.cli.train:Train", "train a planner, a Length Predictor or an inverse dynamics model"),
     "plan": ("vhdiffuser.cli.plan:PlanCommand", "plan from a start to a goal, as a picture, JSON, CSV or GIF"),
     "bench": ("vhdiffuser.cli.bench:Bench", "the paper's methods and protocols on random instances, row by row"),
     "report": ("vhdiffuser.cli.bench:Report", "the paper's table beside ours, and figures, from those rows"),
+    "reproduce": ("vhdiffuser.cli.reproduce:Reproduce", "all of it for one environment: data, training, bench, report"),
     "eval-length": ("vhdiffuser.cli.eval_length:EvalLength", "judge a Length Predictor against true distances"),
+    "serve": (
+        "vhdiffuser.cli.serve:Serve",
+        "a page: move the goal, watch horizon, plan and execution follow",
+    ),
     "import-diffuser": ("vhdiffuser.cli.import_diffuser:ImportDiffuser", "use a checkpoint of the original Diffuser"),
+    "completion": ("vhdiffuser.cli.completion:Completion", "a completion script for bash, zsh, tcsh or fish"),
 }
 
 EXAMPLES = """\
 examples:
+  vhd demo                              the shipped weights: plans, executions, numbers
   vhd envs                              what there is to plan in
   vhd data get maze2d-umaze             its dataset: the official one, or a regeneration
   vhd data info maze2d-umaze --json     what is in it
@@ -51,18 +60,13 @@ def run(arguments: list[str]) -> int:
     if name == "--version":
         print(f"vhd {version('vhdiffuser')}")
         return 0
-    if name == "--completion":
-        return _completion(rest)
     if name not in COMMANDS:
         near = difflib.get_close_matches(name, COMMANDS, 1)
         hint = f" Did you mean '{near[0]}'?" if near else ""
         print(f"vhd: unknown command '{name}'.{hint} Known: {', '.join(COMMANDS)}.", file=sys.stderr)
         return 2
-    import tyro
-
     try:
-        command: Any = tyro.cli(_load(name), args=rest, prog=f"vhd {name}", config=(tyro.conf.OmitArgPrefixes,))
-        command.run()
+        parse(name, rest).run()
         sys.stdout.flush()
     except VhdError as error:
         print(f"vhd: {error}", file=sys.stderr)
@@ -77,7 +81,15 @@ def run(arguments: list[str]) -> int:
     return 0
 
 
-def _load(name: str) -> type:
+def parse(name: str, arguments: list[str]) -> Any:
+    """The command with its options; SystemExit after --help (0) or a wrong command line (2)."""
+    import tyro
+
+    return tyro.cli(load_command(name), args=arguments, prog=f"vhd {name}", config=(tyro.conf.OmitArgPrefixes,))
+
+
+def load_command(name: str) -> type:
+    """The dataclass behind a command."""
     module, attribute = COMMANDS[name][0].split(":")
     return getattr(import_module(module), attribute)
 
@@ -95,24 +107,5 @@ def _overview() -> str:
             *lines,
             "",
             EXAMPLES,
-            "",
-            "shell completion: vhd --completion bash|zsh|tcsh",
         ]
     )
-
-
-def _completion(rest: list[str]) -> int:
-    """Print a completion script for all commands; that needs every module, so it takes seconds."""
-    if len(rest) != 1 or rest[0] not in ("bash", "zsh", "tcsh"):
-        print("vhd: --completion takes one of bash, zsh, tcsh.", file=sys.stderr)
-        return 2
-    from typing import Annotated, Union
-
-    import tyro
-
-    commands: Any = Union[tuple(Annotated[_load(name), tyro.conf.subcommand(name)] for name in COMMANDS)]  # noqa: UP007
-    try:
-        tyro.cli(commands, args=["--tyro-print-completion", rest[0]], prog="vhd", config=(tyro.conf.OmitArgPrefixes,))
-    except SystemExit as stop:
-        return stop.code if isinstance(stop.code, int) else 0
-    return 0

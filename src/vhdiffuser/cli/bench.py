@@ -60,7 +60,7 @@ class Bench:
     gamma: float | None = None
     """Margin on the predicted length (default: the planner's own)."""
     candidates: int = 1
-    """Plans drawn for each plan used, the smoothest kept; 1 is no selection."""
+    """Plans drawn for each plan used, the one that the Length Predictor believes most kept; 1 is no selection."""
     position_gain: float | None = None
     """PD: action per unit of position error (default: measured best)."""
     velocity_gain: float | None = None
@@ -82,7 +82,7 @@ class Bench:
     json: bool = False
     """Print the summary as a JSON list of objects."""
     quiet: bool = False
-    """No progress bar."""
+    """No progress bar and no remarks."""
 
     def run(self) -> None:
         """Run what is missing, print the summary."""
@@ -178,7 +178,8 @@ class Bench:
             every = max(1, len(kept.actions) // 100)
             frames = top_view_frames(spec.name, kept, walls, list(spec.goal_dims), every)
             write_gif(frames, path.with_suffix(".gif"))
-            err.print(f"wrote {path.with_suffix('.gif')}")
+            if not self.quiet:
+                err.print(f"wrote {path.with_suffix('.gif')}")
 
 
 def _geodesic(environment: str) -> Any:
@@ -218,10 +219,16 @@ class Report:
     """Folder of rows that `vhd bench` wrote."""
     out: Path | None = None
     """Folder to write to (default: beside the rows)."""
+    json: bool = False
+    """Print the files written as one JSON object."""
 
     def run(self) -> None:
         """Write the report."""
         from vhdiffuser.report.build import write_report
 
-        for path in write_report(self.folder, self.out):
-            out.print(f"wrote {path}")
+        written = write_report(self.folder, self.out)
+        if self.json:
+            print_json({"written": [str(path) for path in written]})
+        else:
+            for path in written:
+                out.print(f"wrote {path}")

@@ -50,6 +50,8 @@ class Get:
     """Seconds without an answer after which a server is given up."""
     replace: bool = False
     """Replace a dataset that is already there."""
+    json: bool = False
+    """Print what was got as one JSON object, as `vhd data info` does."""
     quiet: bool = False
     """No progress bar."""
 
@@ -61,7 +63,7 @@ class Get:
         if dataset_path(spec.name).exists() and not self.replace:
             present = load_dataset(spec.name)
             self._require_same(present)
-            out.print(f"already here: {_line(present)}")
+            _print(present, self.json, "already here: ")
             return
         dataset = None
         if self.source == "official" or (self.source == "auto" and self.size is None and self.seed is None):
@@ -72,7 +74,7 @@ class Get:
                 dataset = build(spec, config, progress)
         save_dataset(dataset)
         forget_chunks(spec)
-        out.print(_line(dataset))
+        _print(dataset, self.json)
 
     def _official(self) -> Dataset | None:
         from vhdiffuser.data.official import get_official
@@ -170,6 +172,8 @@ class Import:
     """Goal tolerance on the normalised goal dimensions."""
     replace: bool = False
     """Replace a dataset of that name."""
+    json: bool = False
+    """Print what was imported as one JSON object, as `vhd data info` does."""
 
     def run(self) -> None:
         """Read, check, save."""
@@ -189,7 +193,7 @@ class Import:
             epsilon=self.epsilon,
         )
         save_dataset(dataset)
-        out.print(_line(dataset))
+        _print(dataset, self.json)
 
 
 @dataclass(frozen=True)
@@ -205,6 +209,8 @@ class Draw:
     """Picture to write (.png, .svg or .pdf)."""
     steps: int = 20_000
     """States to draw."""
+    json: bool = False
+    """Print one JSON object."""
 
     def run(self) -> None:
         """Write the picture."""
@@ -212,19 +218,26 @@ class Draw:
 
         dataset = load_dataset(self.env)
         draw_dataset(dataset.spec, dataset.episodes, self.out, self.steps)
-        out.print(f"wrote {self.out}")
+        if self.json:
+            print_json({"written": str(self.out)})
+        else:
+            out.print(f"wrote {self.out}")
 
 
 @dataclass(frozen=True)
 class WalkerCommand:
     """Train the directional ant walker that builds antmaze data (extra `walker`; hours; resumable).
 
-    A trained walker ships with the package: you need this only to make another.
+    A trained walker ships with the package: you need this only to make another. Example:
+
+        vhd data walker --steps 400000
     """
 
     config: WalkerConfig = field(default_factory=WalkerConfig)
     out: Path | None = None
     """Folder to train in (default: the cache folder's `walker`)."""
+    json: bool = False
+    """Print one JSON object."""
     quiet: bool = False
     """No progress bar."""
 
@@ -242,7 +255,10 @@ class WalkerCommand:
                     note=f"{entry['speed_along']:.3f} m/step along, falls {entry['fall_share']:.0%}",
                 ),
             )
-        out.print(f"actor: {path}")
+        if self.json:
+            print_json({"actor": str(path)})
+        else:
+            out.print(f"actor: {path}")
 
 
 @dataclass(frozen=True)
@@ -260,6 +276,13 @@ class Data:
     def run(self) -> None:
         """Run the command chosen."""
         self.command.run()
+
+
+def _print(dataset: Dataset, as_json: bool, before: str = "") -> None:
+    if as_json:
+        print_json(summary(dataset))
+    else:
+        out.print(before + _line(dataset))
 
 
 def _line(dataset: Dataset) -> str:

@@ -10,7 +10,10 @@ from vhdiffuser.envs.registry import SPECS
 
 @dataclass(frozen=True)
 class Envs:
-    """List the environments: planning state, goal, tolerance, horizons, controller, budget, instances."""
+    """List the environments: planning state, goal, tolerance, horizons, controller, budget, instances.
+
+    Example: vhd envs --json
+    """
 
     json: bool = False
     """Print a JSON list of objects instead of a table."""

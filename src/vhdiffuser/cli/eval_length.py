@@ -18,8 +18,8 @@ from vhdiffuser.models import Source, find_model, run_folder
 class EvalLength:
     """Judge a Length Predictor on random pairs that training never saw; draw scatter, calibration and fields.
 
-    Truth is the geodesic distance on a fine grid of the maze (straight-line for the arm) over a stated speed.
-    Examples:
+    Truth is the geodesic distance on a fine grid of the maze (straight-line for the arm), over a
+    stated speed. Examples:
 
         vhd eval-length maze2d-large
         vhd eval-length maze2d-large --runs length length-paper --out out/length
@@ -43,6 +43,8 @@ class EvalLength:
     """Folder for the pictures (default: none are drawn)."""
     json: bool = False
     """Print a JSON list of objects, one a run."""
+    quiet: bool = False
+    """No remarks."""
 
     def run(self) -> None:
         """Evaluate, print, draw."""
@@ -99,8 +101,9 @@ class EvalLength:
                 fields = [(name, on_page(self.env, goal), field.T[:, ::-1]) for name, goal, field in fields]
             walls = boxes_on_page(self.env, walls_of(get_spec(self.env)))
             written.append(length_figures.distance_fields(x, y, fields, walls, self.out / "fields.png", self.env))
-        for path in written:
-            err.print(f"wrote {path}")
+        if not self.quiet:
+            for path in written:
+                err.print(f"wrote {path}")
 
 
 def _text(value: Any) -> str:

@@ -8,7 +8,7 @@ from typing import Literal
 
 import tyro
 
-from vhdiffuser.cli.console import out
+from vhdiffuser.cli.console import out, print_json
 from vhdiffuser.models import run_folder, run_name
 
 
@@ -36,6 +36,8 @@ class ImportDiffuser:
     """Its diffusion steps, where the file does not say."""
     out: Path | None = None
     """Model file to write (default: the run `fh-H` of the environment)."""
+    json: bool = False
+    """Print one JSON object."""
 
     def run(self) -> None:
         """Read, check, write."""
@@ -62,4 +64,7 @@ class ImportDiffuser:
             path = self.out or run_folder(self.env, name) / "model.safetensors"
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(draft.read_bytes())
-        out.print(f"planner of horizon {header.config['horizon']}: {path}")
+        if self.json:
+            print_json({"model": str(path), "updates": header.updates, "config": header.config})
+        else:
+            out.print(f"planner of horizon {header.config['horizon']}: {path}")

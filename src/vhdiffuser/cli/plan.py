@@ -17,15 +17,15 @@ from vhdiffuser.envs.registry import SPECS
 from vhdiffuser.errors import VhdError
 from vhdiffuser.files import atomic_path
 from vhdiffuser.models import Source
-from vhdiffuser.types import Instance, Plan
+from vhdiffuser.types import EnvSpec, Instance, Plan
 
 
 @dataclass(frozen=True)
 class PlanCommand:
     """Plan from a start to a goal; the Length Predictor chooses how long unless --length does.
 
-    The suffix of --out chooses what is written: .png a picture, .json or .csv the states, .gif the denoising.
-    Examples:
+    The suffix of --out chooses what is written: .png a picture, .json or .csv the states,
+    .gif the denoising. Examples:
 
         vhd plan maze2d-large --start 1 1 --goal 7 9 --out plan.png
         vhd plan maze2d-umaze --start 1 1 0 0 --goal 3 1 --length 192 --out plan.json
@@ -74,22 +74,19 @@ class PlanCommand:
         keep = self.out is not None and self.out.suffix == ".gif"
         plan = planner.plan(start, goal, self.length, self.steps, self.sampler, self.seed, self.gamma, keep)
         if self.out is not None:
-            self._write(plan, planner.spec.name)
+            self._write(plan, spec)
         if self.json:
             print_json(plan_json(plan, spec.name, spec.state_names))
         else:
             written = "" if self.out is None else f", wrote {self.out}"
             out.print(f"{spec.name}: a plan of {plan.length} states ({plan.length - 1} control steps){written}")
 
-    def _write(self, plan: Plan, environment: str) -> None:
+    def _write(self, plan: Plan, spec: EnvSpec) -> None:
         assert self.out is not None
         suffix = self.out.suffix
-        from vhdiffuser.envs.registry import get_spec
-
-        spec = get_spec(environment)
         if suffix == ".json":
             with atomic_path(self.out) as path:
-                path.write_text(json.dumps(plan_json(plan, environment, spec.state_names)))
+                path.write_text(json.dumps(plan_json(plan, spec.name, spec.state_names)))
         elif suffix == ".csv":
             with atomic_path(self.out) as path, open(path, "w", newline="") as file:
                 writer = csv.writer(file)

@@ -28,7 +28,7 @@ class PlannerConfig:
     """k: control steps between two knots; 1 is the plain method."""
     clamp: Literal["goal", "state"] = "goal"
     """What is fixed of the last state: its goal dimensions, or all of it."""
-    smoothing: float = 8.0
+    smoothing: float = 12.0
     """Time, in control steps, over which a plan's curve evens out the network's faults; 0: through every knot."""
     horizon: int | None = None
     """Train on crops of this many states only (the fixed-horizon baselines); none for random lengths."""

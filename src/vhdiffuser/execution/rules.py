@@ -16,6 +16,11 @@ from vhdiffuser.envs.success import reached
 from vhdiffuser.errors import VhdError
 from vhdiffuser.types import EnvSpec, FloatArray
 
+THRESHOLD = 0.1
+"""Tracking error (normalised, infinity norm) above which replan-on-deviation plans again."""
+CHECK_EVERY = 10
+"""Control steps between two checks of the tracking error."""
+
 HitTest = Callable[[FloatArray, FloatArray], np.ndarray]
 """(B, d) states, (B, goal_dim) goals -> (B,) bool."""
 
@@ -61,7 +66,7 @@ def single_shot() -> ExecutionRule:
     return ExecutionRule()
 
 
-def replan_on_deviation(budget: int, threshold: float, check_every: int) -> ExecutionRule:
+def replan_on_deviation(budget: int, threshold: float = THRESHOLD, check_every: int = CHECK_EVERY) -> ExecutionRule:
     """Plan again on deviation, or when a plan ends short of the goal; until the first hit or the budget."""
     return ExecutionRule(threshold=threshold, check_every=check_every, budget=budget)
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
 
 from vhdiffuser.data.normalizer import Normalizer
 from vhdiffuser.errors import VhdError
+from vhdiffuser.length.predictor import OutsideDataWarning
 from vhdiffuser.planner.planner import Planner
 from vhdiffuser.types import EnvSpec, FloatArray, IntArray, Plan
 
@@ -25,7 +27,7 @@ class BoundPlanner:
     gamma: float
     """Margin on the predicted length."""
     candidates: int = 1
-    """Plans drawn for each plan used; of several, the one with the gentlest largest turn is kept."""
+    """Plans drawn for each plan used; of several, the one that the Length Predictor believes most is kept."""
 
     def __post_init__(self) -> None:
         if self.candidates < 1:
@@ -82,10 +84,33 @@ class BoundPlanner:
             self.sampler,
             spread.ravel(),
         )
-        groups = (plans[first : first + n] for first in range(0, len(plans), n))
-        return [min(group, key=self._largest_turn) for group in groups]
+        if n == 1:
+            return plans
+        faults = self._largest_excess(plans).reshape(-1, n)
+        return [plans[row * n + int(best)] for row, best in enumerate(faults.argmin(axis=1))]
+
+    def _largest_excess(self, plans: list[Plan]) -> FloatArray:
+        """(len(plans),) by how many steps a part of each plan is shorter than the Length Predictor says it can be.
+
+        A plan through a wall joins two places in fewer steps than any way between them takes. What the predictor
+        learned from the data is all that is used. Without a predictor: the largest turn between two control
+        steps, normalised, for jumps and kinks are large.
+        """
+        predictor = self.planner.length_predictor
+        if predictor is None:
+            return np.array([self._largest_turn(plan) for plan in plans])
+        reach = max(self.spec.T_max // 10, 1)
+        begins = [np.arange(0, plan.length - 1, reach) for plan in plans]
+        ends = [np.minimum(begin + reach, plan.length - 1) for begin, plan in zip(begins, plans, strict=True)]
+        starts = np.concatenate([plan.states[begin] for plan, begin in zip(plans, begins, strict=True)])
+        goals = np.concatenate([self.spec.goal_of(plan.states[end]) for plan, end in zip(plans, ends, strict=True)])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", OutsideDataWarning)  # a bad plan may leave the data; that is the point
+            needed = np.asarray(predictor.predict_steps(starts, goals))
+        excess = needed - np.concatenate([end - begin for begin, end in zip(begins, ends, strict=True)])
+        firsts = np.cumsum([0, *(len(begin) for begin in begins[:-1])])
+        return np.maximum.reduceat(excess, firsts)
 
     def _largest_turn(self, plan: Plan) -> float:
-        """Largest change of displacement between two control steps, normalised: jumps and kinks are large."""
         places = self.normalizer.normalize(plan.states)[:, list(self.spec.goal_dims)]
         return float(np.abs(np.diff(places, n=2, axis=0)).max()) if plan.length > 2 else 0.0

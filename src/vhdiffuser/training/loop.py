@@ -162,7 +162,9 @@ def train(
     path = folder / "model.safetensors"
     if accelerator.is_main_process:
         header = task.header()
-        notes = {"minutes": round(seconds / 60, 2), "loop": asdict(config), "loss": metrics["loss"], **header.notes}
+        notes = {"minutes": round(seconds / 60, 2), "loop": asdict(config), **header.notes}
+        if update > first:
+            notes["loss"] = metrics["loss"]
         save_model(path, ema.state_dict(), replace(header, updates=update, notes=notes))
     accelerator.wait_for_everyone()
     return path

@@ -1,0 +1,24 @@
+"""Load, plan, execute: the whole library in ten lines. Needs no data and no training.
+
+python examples/plan_with_shipped_weights.py
+python examples/plan_with_shipped_weights.py path/to/folder      weights that `vhd models export` wrote
+"""
+
+import sys
+
+import numpy as np
+
+import vhdiffuser
+from vhdiffuser.envs.make import make_env
+
+planner = vhdiffuser.load_planner(sys.argv[1] if len(sys.argv) > 1 else "maze2d-large")
+instance = make_env(planner.spec.name).sample_instance(np.random.default_rng(7))  # or a start and goal of yours
+
+steps = planner.length_predictor.predict_steps(instance.start, instance.goal)
+plan = planner.plan(instance.start, instance.goal)
+print(f"{planner.spec.name}: {steps:.0f} steps predicted, a plan of {plan.length} states (gamma {planner.gamma:g})")
+
+for protocol, name in (("ss", "single-shot"), ("rp", "replan-on-deviation")):
+    rollout = vhdiffuser.execute(planner, instance.start, instance.goal, protocol)
+    outcome = "reached the goal" if rollout.success else "missed the goal"
+    print(f"{name}: {outcome} after {rollout.steps} steps and {rollout.replans} replans")

@@ -1,0 +1,42 @@
+"""`vhd completion`: a script that completes commands and options in your shell."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, Union
+
+import tyro
+
+
+@dataclass(frozen=True)
+class Completion:
+    """Print a completion script for your shell.
+
+    Making it takes a few seconds, using it none. Examples:
+
+        vhd completion bash > ~/.local/share/bash-completion/completions/vhd
+        vhd completion zsh > ~/.zfunc/_vhd             with ~/.zfunc in your fpath
+        vhd completion fish > ~/.config/fish/completions/vhd.fish
+    """
+
+    shell: tyro.conf.Positional[Literal["bash", "zsh", "tcsh", "fish"]]
+    """Your shell."""
+
+    def run(self) -> None:
+        """Print the script."""
+        from vhdiffuser.cli import COMMANDS, load_command
+
+        every = tuple(Annotated[load_command(name), tyro.conf.subcommand(name)] for name in COMMANDS)
+        commands: Any = Union[every]  # noqa: UP007  (the members are known only here)
+        config = (tyro.conf.OmitArgPrefixes,)
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "script"
+            try:
+                tyro.cli(commands, args=["--tyro-write-completion", self.shell, str(path)], prog="vhd", config=config)
+            except SystemExit as stop:  # it always ends so
+                if stop.code:
+                    raise
+            sys.stdout.write(path.read_text())

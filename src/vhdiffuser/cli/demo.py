@@ -1,0 +1,161 @@
+"""`vhd demo`: the shipped weights at work, beside the paper's numbers."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+from tyro.conf import Positional
+
+from vhdiffuser.cli.console import out, print_json, progress_bar
+from vhdiffuser.envs.registry import SPECS
+from vhdiffuser.errors import DataError
+from vhdiffuser.files import sha256
+from vhdiffuser.models import shipped_environments, shipped_path
+
+if TYPE_CHECKING:
+    from vhdiffuser.benchmark.methods import PlannerChoice
+    from vhdiffuser.results.summary import Summary
+
+PROTOCOLS = ("ss", "rp")
+PANELS = 6
+"""Rollouts of each protocol in the picture."""
+
+
+@dataclass(frozen=True)
+class Demo:
+    """Plan and execute random instances with the shipped weights, single-shot and with replanning.
+
+    Prints success rate and executed steps with 95 % intervals beside the paper's, and saves a picture of plans and
+    rollouts. Needs no data and no training. Examples:
+
+        vhd demo
+        vhd demo maze2d-umaze --n 20 --out out
+        vhd demo path/to/folder --n 20          weights of your own, as `vhd models export` writes them
+    """
+
+    env: Positional[Annotated[str, tyro.conf.arg(metavar="ENV")]] = "maze2d-large"
+    """Environment with shipped weights (`vhd models`), or a folder of exported ones."""
+    n: int = 100
+    """Instances."""
+    seed: int = 0
+    """Fixes the instances and every plan."""
+    out: Path = Path("out")
+    """Folder of the picture."""
+    workers: int = 0
+    """Processes that step simulators; 0 is one per core."""
+    json: bool = False
+    """Print one JSON object."""
+    quiet: bool = False
+    """No progress bar."""
+
+    def run(self) -> None:
+        """Run, print, draw."""
+        from vhdiffuser.benchmark.run import run_benchmark
+        from vhdiffuser.benchmark.settings import BenchConfig
+        from vhdiffuser.control.base import make_controller
+        from vhdiffuser.envs.make import make_env
+
+        folder = self._folder()
+        choice = _choose(folder)
+        spec = choice.planner.spec
+        if spec.name not in SPECS:
+            raise DataError(
+                f"{folder}: its planner is for '{spec.name}', which has no simulator of ours to show it in."
+            )
+        controller = make_controller(spec, folder / "dynamics.safetensors")
+        config = BenchConfig(
+            environment=spec.name,
+            methods=("vhd",),
+            protocols=PROTOCOLS,
+            n=self.n,
+            seed=self.seed,
+            keep=PANELS,
+            workers=self.workers,
+        )
+        picture = self.out / f"demo-{spec.name}.png"
+        # Rows of a demo are not results: they live as long as it does.
+        with tempfile.TemporaryDirectory() as rows, progress_bar(f"demo {spec.name}", "runs", self.quiet) as progress:
+            done = [0]
+
+            def on_row(row: Any) -> None:
+                done[0] += 1
+                progress(done[0], self.n * len(PROTOCOLS), note=row.protocol)
+
+            make = partial(make_env, spec.name)
+            summaries = run_benchmark(config, Path(rows), make, lambda *_: choice, controller, on_row=on_row)
+            _draw(Path(rows), spec.name, picture)
+        if self.json:
+            cells = [{**item.to_json(), **_paper(item)} for item in summaries]
+            print_json({"environment": spec.name, "results": cells, "picture": str(picture)})
+        else:
+            _print(spec.name, choice, summaries)
+            out.print(f"picture: {picture}")
+
+    def _folder(self) -> Path:
+        """The folder named, or that of the environment's shipped weights."""
+        folder = Path(self.env)
+        if (folder / "planner.safetensors").is_file():
+            return folder
+        if self.env not in shipped_environments():
+            ships = ", ".join(shipped_environments()) or "none yet"
+            raise DataError(
+                f"no weights ship for '{self.env}' (they do for: {ships}), and it is no folder of exported weights. "
+                f"Train your own with `vhd train planner {self.env}` and `vhd train length {self.env}`, then "
+                f"`vhd bench {self.env} --methods vhd`."
+            )
+        return shipped_path(self.env, "planner").parent
+
+
+def _choose(folder: Path) -> PlannerChoice:
+    from vhdiffuser.benchmark.methods import PlannerChoice
+    from vhdiffuser.planner.bound import BoundPlanner
+    from vhdiffuser.planner.load import load_planner
+
+    bound = BoundPlanner.of(load_planner(folder, outside="ignore"))
+    models = {kind: sha256(folder / f"{kind}.safetensors") for kind in ("planner", "length")}
+    return PlannerChoice(bound, bound.sampler, bound.steps, bound.gamma, bound.candidates, models)
+
+
+def _draw(rows: Path, environment: str, picture: Path) -> None:
+    from vhdiffuser.benchmark.run import result_path, rollout_path
+    from vhdiffuser.report.rollout_figures import draw_rollouts
+    from vhdiffuser.results.rows import read_results
+    from vhdiffuser.results.sidefiles import load_rollout
+
+    config = read_results(result_path(rows, environment, "vhd", PROTOCOLS[0])).config
+    paths = {
+        protocol: [rollout_path(rows, environment, "vhd", protocol, number) for number in range(PANELS)]
+        for protocol in PROTOCOLS
+    }
+    kept = {protocol: [load_rollout(path) for path in each if path.exists()] for protocol, each in paths.items()}
+    draw_rollouts(kept, config, picture)
+
+
+def _paper(item: Summary) -> dict[str, float | None]:
+    from vhdiffuser.report.paper import TABLE_II
+
+    rate, steps = TABLE_II.get((item.environment, item.method, item.protocol), (None, None))
+    return {"paper_success_rate": None if rate is None else rate / 100, "paper_average_executed_steps": steps}
+
+
+def _print(environment: str, choice: PlannerChoice, summaries: list[Summary]) -> None:
+    from vhdiffuser.report.cards import steps_text, success_text
+    from vhdiffuser.report.paper import TABLE_II
+
+    names = {"ss": "single-shot", "rp": "replan-on-deviation"}
+    out.print(
+        f"{environment}: {summaries[0].n} random instances, {choice.sampler} in {choice.sampler_steps} steps, "
+        f"gamma {choice.gamma:g}, one plan drawn per plan used"
+    )
+    out.print(f"{'':22}{'SR % [95 %]':24}{'paper':>8}    {'AES [95 %]':24}{'paper':>8}", markup=False)
+    for item in summaries:
+        paper = TABLE_II.get((item.environment, item.method, item.protocol))
+        rate, steps = ("-", "-") if paper is None else (f"{paper[0]:.1f}", f"{paper[1]:.1f}")
+        cell = item.to_json()
+        line = f"{names[item.protocol]:22}{success_text(cell):24}{rate:>8}    {steps_text(cell):24}{steps:>8}"
+        out.print(line, markup=False)

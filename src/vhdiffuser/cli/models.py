@@ -1,0 +1,117 @@
+"""`vhd models` and `vhd models export`: the weights that ship, and how they are made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+from tyro.conf import Positional
+
+from vhdiffuser.cli.console import err, out, print_json
+from vhdiffuser.envs.registry import SPECS
+from vhdiffuser.models import run_folder, shipped_card, shipped_environments, shipped_path
+
+
+@dataclass(frozen=True)
+class Export:
+    """Make the folder that ships from models that you have trained.
+
+    Half precision, at most 10 MB in all, with a model card whose numbers come from the rows that `vhd bench` wrote
+    with these very models. Examples:
+
+        vhd models export maze2d-umaze
+        vhd models export maze2d-umaze --gamma 1.4 --out out/umaze
+    """
+
+    env: Positional[Annotated[str, tyro.conf.arg(metavar="ENV")]]
+    """Environment, or the name of an imported dataset."""
+    results: Path = Path("results")
+    """Folder of rows to take the card's numbers from."""
+    out: Path | None = None
+    """Folder to write to (default: the environment's in the package)."""
+    gamma: float | None = None
+    """Margin on the predicted length that the planner ships with (default: the one in its file)."""
+    planner: str = "vhd"
+    """Name of the planner's run."""
+    length: str = "length"
+    """Name of the Length Predictor's run."""
+    dynamics: str = "dynamics"
+    """Name of the inverse dynamics model's run, where the controller is one."""
+    json: bool = False
+    """Print the card as one JSON object."""
+    quiet: bool = False
+    """No remarks."""
+
+    def run(self) -> None:
+        """Ship, write the card, say what is missing from it."""
+        import json
+
+        from vhdiffuser.report.cards import write_card
+        from vhdiffuser.training.shipping import ship
+
+        folder = self.out or shipped_path(self.env, "planner").parent
+        models = ship(self.env, self._runs(), folder, self.gamma)
+        remarks = write_card(self.env, models, self.results, folder)
+        if not self.quiet:
+            for remark in remarks:
+                err.print(remark)
+        if self.json:
+            print_json(json.loads((folder / "card.json").read_text()))
+        else:
+            size = sum(model.bytes for model in models.values())
+            out.print(f"{self.env}: {', '.join(models)}, {size / 1e6:.2f} MB: {folder}")
+
+    def _runs(self) -> dict[str, str]:
+        runs = {"planner": self.planner, "length": self.length}
+        spec = SPECS.get(self.env)
+        # Your own robot may be driven by anything; one of ours needs its inverse dynamics model.
+        own = spec is None and (run_folder(self.env, self.dynamics) / "model.safetensors").exists()
+        if own or (spec is not None and spec.controller == "inverse_dynamics"):
+            runs["dynamics"] = self.dynamics
+        return runs
+
+
+@dataclass(frozen=True)
+class Models:
+    """List the models that ship with the package, with their numbers; `export` makes them from your runs.
+
+    Every model has a card: data, recipe, updates, minutes, parameters, numbers. Examples:
+
+        vhd models
+        vhd models --json
+        vhd models export maze2d-umaze
+    """
+
+    command: Annotated[Export, tyro.conf.subcommand("export")] | Annotated[None, tyro.conf.subcommand("list")] = None
+    json: bool = False
+    """Print the model cards as a JSON list of objects."""
+
+    def run(self) -> None:
+        """List, or export."""
+        if self.command is not None:
+            self.command.run()
+            return
+        cards = [{"environment": name, **shipped_card(name)} for name in shipped_environments()]
+        if self.json:
+            print_json(cards)
+        elif cards:
+            _print_table(cards)
+        else:
+            out.print("No weights ship with this version. Train your own: vhd train planner ENV, vhd train length ENV.")
+
+
+def _print_table(cards: list[dict[str, Any]]) -> None:
+    from vhdiffuser.report.cards import steps_text, success_text
+
+    rows = [("environment", "parameters", "MB", "gamma", "SS: SR %", "SS: AES", "RP: SR %", "RP: AES")]
+    for card in cards:
+        cells = [card.get("numbers", {}).get(protocol) for protocol in ("ss", "rp")]
+        numbers = [text(cell) if cell else "-" for cell in cells for text in (success_text, steps_text)]
+        facts = (f"{card.get('parameters', 0):,}", f"{card.get('bytes', 0) / 1e6:.2f}", f"{card.get('gamma', '-')}")
+        rows.append((card["environment"], *facts, *numbers))
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        out.print("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip(), markup=False)
+    out.print("\nSS single-shot, RP replan-on-deviation; [95 % intervals]. The cards: vhd models --json", markup=False)

@@ -1,0 +1,83 @@
+"""`vhd reproduce ENV`: data, every network, the benchmark and the report, by one resumable command."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+from tyro.conf import Positional
+
+from vhdiffuser.cli.console import out
+from vhdiffuser.data.store import dataset_path
+from vhdiffuser.envs.registry import get_spec
+from vhdiffuser.errors import VhdError
+from vhdiffuser.models import find_model
+from vhdiffuser.types import EnvSpec
+
+Name = Annotated[str, tyro.conf.arg(metavar="ENV")]
+
+
+@dataclass(frozen=True)
+class Reproduce:
+    """The paper's column of one environment, from nothing: data, training, benchmark, report.
+
+    Each part is a `vhd` command of its own, printed before it runs, and goes on where it stopped; a network that is
+    there is not trained again. Run the same command after an interruption. Examples:
+
+        vhd reproduce maze2d-umaze
+        vhd reproduce maze2d-umaze --dry-run                   only say which commands would run
+        vhd reproduce maze2d-large --no-baselines --n 200
+    """
+
+    env: Positional[Name]
+    """Environment: see `vhd envs`."""
+    baselines: bool = True
+    """Also the fixed-horizon baselines FH-H1, FH-H2, FH-H3 and FH+LP."""
+    n: int = 1000
+    """Instances of every cell."""
+    out: Path = Path("results")
+    """Folder of the rows and the report."""
+    dry_run: bool = False
+    """Print the commands and run nothing."""
+
+    def run(self) -> None:
+        """Run what is missing."""
+        from vhdiffuser.cli import run
+
+        spec = get_spec(self.env)
+        for arguments in self.commands(spec):
+            out.print(f"$ vhd {' '.join(arguments)}", style="bold", highlight=False)
+            if self.dry_run:
+                continue
+            if code := run(arguments):
+                raise VhdError(
+                    f"`vhd {' '.join(arguments)}` ended with code {code}; see above. Run this again to go on."
+                )
+
+    def commands(self, spec: EnvSpec) -> list[list[str]]:
+        """The commands whose result is not there yet, and the benchmark, which finds out for itself."""
+        env = spec.name
+        found: list[list[str]] = []
+        if not dataset_path(env).is_file():
+            found.append(["data", "get", env])
+        trainings: dict[Path, list[str]] = {
+            find_model(env, "length", "trained"): ["train", "length", env],
+            find_model(env, "planner", "trained"): ["train", "planner", env],
+        }
+        if spec.controller == "inverse_dynamics":
+            trainings[find_model(env, "dynamics", "trained")] = ["train", "dynamics", env]
+        if self.baselines:
+            for horizon in spec.horizons:
+                path = find_model(env, "planner", "trained", horizon)
+                trainings[path] = ["train", "planner", env, "--horizon", str(horizon)]
+        found += [command for path, command in trainings.items() if not path.is_file()]
+        bench = ["bench", env, "--weights", "trained", "--n", str(self.n), "--out", str(self.out)]
+        found.append(bench if self.baselines else [*bench, "--methods", "vhd"])
+        if spec.family == "maze2d":
+            found.append([*bench, "--methods", "vhd", "--protocols", "d4rl-fixed", "d4rl-random"])
+        if spec.family == "antmaze":
+            found.append([*bench, "--methods", "vhd", "--protocols", "ogbench"])
+        found.append(["report", str(self.out)])
+        return found

@@ -1,0 +1,87 @@
+"""`vhd serve`: the page, on this machine."""
+
+from __future__ import annotations
+
+import threading
+import time
+import webbrowser
+from dataclasses import dataclass
+
+from vhdiffuser.cli.console import err, out
+from vhdiffuser.errors import MissingExtraError, VhdError
+from vhdiffuser.models import Source
+
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+@dataclass(frozen=True)
+class Serve:
+    """Open a page on which you move a goal and watch the horizon, the plan and the execution follow.
+
+    It works offline and answers to this machine only, unless --host says otherwise. Examples:
+
+        vhd serve
+        vhd serve --port 8800 --no-browser
+        vhd serve --source trained
+    """
+
+    port: int = 8765
+    """Port to listen on; 0 takes a free one."""
+    host: str = "127.0.0.1"
+    """Address to listen on; another than loopback opens the page to your network."""
+    browser: bool = True
+    """Whether to open the page in the browser."""
+    source: Source = "shipped"
+    """Models to use: those that ship, those that you trained, or auto (trained if there)."""
+
+    def run(self) -> None:
+        """Serve until Ctrl-C."""
+        if not 0 <= self.port <= 65535:
+            raise VhdError(f"--port must lie in 0..65535, got {self.port}.")
+        try:
+            import uvicorn
+
+            from vhdiffuser.web.app import LOOPBACK, create_app
+        except ModuleNotFoundError as error:
+            if error.name not in ("fastapi", "uvicorn", "pydantic", "starlette"):
+                raise
+            raise MissingExtraError("web", "vhd serve") from error
+        import torch
+
+        from vhdiffuser.web.library import Library
+
+        # One plan is too small for two threads, and several threads plan at once.
+        torch.set_num_threads(1)
+        library = Library.of_weights(self.source)
+        ready = [name for name, missing in library.listing() if not missing.to_plan]
+        if not ready:
+            err.print(f"vhd: no environment has weights with --source {self.source}; the page says how to make them.")
+        local = self.host in _LOOPBACK
+        config = uvicorn.Config(
+            create_app(library, hosts=(*LOOPBACK, self.host) if local else ("*",)),
+            host=self.host,
+            port=self.port,
+            log_level="warning",
+            limit_concurrency=64,
+            timeout_keep_alive=10,
+            timeout_graceful_shutdown=2,
+        )
+        server = uvicorn.Server(config)
+        threading.Thread(target=self._announce, args=(server,), daemon=True).start()
+        try:
+            server.run()
+        except SystemExit as stop:  # uvicorn's way to say that the port is taken; it has logged why
+            raise VhdError(f"could not listen on {self.host}:{self.port}. Choose another --port.") from stop
+
+    def _announce(self, server: object) -> None:
+        """Print the address once the port is open, and show the page."""
+        while not getattr(server, "started", False):
+            if getattr(server, "should_exit", False):
+                return
+            time.sleep(0.02)
+        port = server.servers[0].sockets[0].getsockname()[1]  # type: ignore[attr-defined]
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        address = f"http://{host}:{port}/"
+        out.print(f"VH-Diffuser is at {address}   (Ctrl-C ends it)")
+        if self.browser:
+            webbrowser.open(address)

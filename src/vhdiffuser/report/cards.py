@@ -1,0 +1,206 @@
+"""Model cards: what shipped weights were made from, how, and what they reach. As JSON, and the same in words."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from vhdiffuser.data.store import load_dataset
+from vhdiffuser.errors import VhdError
+from vhdiffuser.files import atomic_path
+from vhdiffuser.report.paper import PROTOCOL_LABELS, TABLE_II
+from vhdiffuser.report.tables import Table
+from vhdiffuser.results.rows import read_results
+from vhdiffuser.results.summary import summarize_cell
+from vhdiffuser.training.shipping import ShippedModel
+
+_RECIPE = ("prediction", "stride", "clamp", "smoothing", "dim", "dim_mults", "diffusion_steps", "batch_size")
+"""What of a planner's recipe the card says in words."""
+
+
+def write_card(environment: str, models: Mapping[str, ShippedModel], results: Path, out: Path) -> list[str]:
+    """Write `card.json` and `card.md`; returns remarks on what the card could not say."""
+    card, remarks = make_card(environment, models, results)
+    for name, text in (("card.json", json.dumps(card, indent=2) + "\n"), ("card.md", card_markdown(card))):
+        with atomic_path(out / name) as temporary:
+            temporary.write_text(text, encoding="utf-8")
+    return remarks
+
+
+def make_card(environment: str, models: Mapping[str, ShippedModel], results: Path) -> tuple[dict[str, Any], list[str]]:
+    """The card, and remarks on what it could not say."""
+    planner = models["planner"].header
+    gamma = float(planner.config["gamma"])
+    data, remarks = _data(environment, planner.data_fingerprint)
+    numbers = {}
+    for protocol in PROTOCOL_LABELS:
+        found = measured(results / environment / f"vhd-{protocol}.jsonl", models, gamma)
+        if isinstance(found, str):
+            remarks.append(found)
+        else:
+            numbers[protocol] = found
+    card = {
+        "environment": environment,
+        "licence": "MIT",
+        "version": version("vhdiffuser"),
+        "gamma": gamma,
+        "precision": "float16",
+        "bytes": sum(model.bytes for model in models.values()),
+        "parameters": sum(model.parameters for model in models.values()),
+        "updates": {kind: model.header.updates for kind, model in models.items()},
+        "minutes": {kind: model.header.notes.get("minutes") for kind, model in models.items()},
+        "data": data,
+        "models": {kind: _model(model) for kind, model in models.items()},
+        "numbers": numbers,
+    }
+    return card, remarks
+
+
+def measured(path: Path, models: Mapping[str, ShippedModel], gamma: float) -> dict[str, Any] | str:
+    """SR and AES of one file of rows, with how they were made; a remark where they are not those of these models."""
+    if not path.is_file():
+        return f"no numbers from {path}: no such file. Make it with `vhd bench`."
+    found = read_results(path)
+    if not found.rows:
+        return f"no numbers from {path}: it holds no rows."
+    used = found.config["models"]
+    for kind, digest in used.items():
+        if digest not in (models[kind].trained_sha256, models[kind].sha256):
+            return f"no numbers from {path}: its rows were made with another {kind} model."
+    if found.config["gamma"] != gamma:
+        return f"no numbers from {path}: its rows were made with gamma {found.config['gamma']}, not {gamma}."
+    as_shipped = all(digest == models[kind].sha256 for kind, digest in used.items())
+    keys = ("seed", "instances", "rule", "epsilon", "sampler", "sampler_steps", "candidates", "controller")
+    return {
+        **summarize_cell(found.rows).to_json(),
+        **{key: found.config[key] for key in keys},
+        "weights": "half precision, as shipped" if as_shipped else "full precision, before they were halved",
+    }
+
+
+def _data(environment: str, fingerprint: str) -> tuple[dict[str, Any], list[str]]:
+    """Where the training data came from: the dataset in the cache, if it is that one."""
+    try:
+        dataset = load_dataset(environment)
+    except VhdError:
+        dataset = None
+    if dataset is None or dataset.fingerprint() != fingerprint:
+        remark = f"the data of fingerprint {fingerprint[:12]} is not in the cache: the card cannot say its source."
+        return {"fingerprint": fingerprint, "source": "unknown"}, [remark]
+    facts = {"source": dataset.source, "details": dataset.details, "transitions": dataset.episodes.transitions}
+    return {"fingerprint": fingerprint, **facts}, []
+
+
+def _model(model: ShippedModel) -> dict[str, Any]:
+    header = model.header
+    return {
+        "updates": header.updates,
+        "minutes": header.notes.get("minutes"),
+        "parameters": model.parameters,
+        "bytes": model.bytes,
+        "sha256": model.sha256,
+        "trained_sha256": model.trained_sha256,
+        "data_fingerprint": header.data_fingerprint,
+        "recipe": header.config,
+        "loop": header.notes.get("loop"),
+    }
+
+
+def card_markdown(card: Mapping[str, Any]) -> str:
+    """The card in words."""
+    name, data = card["environment"], card["data"]
+    made = {
+        "build": "regenerated by `vhd data get --source build`",
+        "official": "the official file",
+        "import": "imported from a file",
+    }.get(data["source"], "of unknown source")
+    details = ", ".join(f"{key} {value}" for key, value in data.get("details", {}).items())
+    transitions = f"{data['transitions']:,} transitions, " if "transitions" in data else ""
+    recipe = card["models"]["planner"]["recipe"]
+    networks = Table(
+        ("network", "file", "parameters", "updates", "minutes", "MB"),
+        tuple(
+            (
+                kind,
+                f"{kind}.safetensors",
+                f"{model['parameters']:,}",
+                f"{model['updates']:,}",
+                "-" if model["minutes"] is None else f"{model['minutes']:g}",
+                f"{model['bytes'] / 1e6:.2f}",
+            )
+            for kind, model in card["models"].items()
+        ),
+    )
+    return "\n".join(
+        [
+            f"# {name}: variable-horizon planner",
+            "",
+            "A diffusion planner and its Length Predictor (VH-Diffuser), in half precision. Licence: MIT.",
+            "",
+            "```python",
+            f'planner = vhdiffuser.load_planner("{name}")',
+            "```",
+            "",
+            "## Data",
+            "",
+            f"{transitions}{made}{f' ({details})' if details else ''}. Fingerprint `{data['fingerprint']}`.",
+            "",
+            "## Recipe",
+            "",
+            ", ".join(f"{key} {_plain(recipe[key])}" for key in _RECIPE) + f". Plans with gamma {card['gamma']:g}, "
+            f"{recipe['sampler']} in {recipe['steps']} steps. The whole recipe is in `card.json`.",
+            "",
+            networks.markdown(),
+            "## Numbers",
+            "",
+            _numbers(card),
+        ]
+    )
+
+
+def _numbers(card: Mapping[str, Any]) -> str:
+    numbers = card["numbers"]
+    if not numbers:
+        return "Not measured yet.\n"
+    lines = []
+    for protocol, cell in numbers.items():
+        paper = TABLE_II.get((card["environment"], "vhd", protocol))
+        lines.append(
+            (
+                PROTOCOL_LABELS[protocol],
+                str(cell["n"]),
+                success_text(cell),
+                steps_text(cell),
+                "-" if paper is None else f"{paper[0]:.1f}",
+                "-" if paper is None else f"{paper[1]:.1f}",
+            )
+        )
+    head = ("protocol", "n", "SR % [95 %]", "AES [95 %]", "SR, paper", "AES, paper")
+    notes = [
+        f"{PROTOCOL_LABELS[protocol]}: instances {_plain(cell['instances'])} of seed {cell['seed']}, {cell['sampler']} "
+        f"in {cell['sampler_steps']} steps, {cell['candidates']} candidate(s) a plan, controller "
+        f"{cell['controller'].get('name', '?')}, weights in {cell['weights']}."
+        for protocol, cell in numbers.items()
+    ]
+    return Table(head, tuple(lines)).markdown() + "\n" + "\n".join(f"- {note}" for note in notes) + "\n"
+
+
+def success_text(cell: Mapping[str, Any]) -> str:
+    """`98.5 [97.5, 99.1]`: SR in % with its interval."""
+    low, high = cell["success_rate_interval"]
+    return f"{100 * cell['success_rate']:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
+
+
+def steps_text(cell: Mapping[str, Any]) -> str:
+    """`107.2 [104.0, 110.3]`: AES with its interval."""
+    low, high = cell["average_executed_steps_interval"]
+    return f"{cell['average_executed_steps']:.1f} [{low:.1f}, {high:.1f}]"
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{item}" for item in value.values())
+    return " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

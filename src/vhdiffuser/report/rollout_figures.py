@@ -1,0 +1,52 @@
+"""Pictures of executions: the plans and what became of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vhdiffuser.report.drawing import (
+    METHOD_COLOURS,
+    PLAN_COLOUR,
+    boxes_on_page,
+    draw_ends,
+    draw_maze,
+    draw_path,
+    new_figure,
+    on_page,
+    save_figure,
+)
+from vhdiffuser.report.paper import PROTOCOL_LABELS
+from vhdiffuser.results.sidefiles import KeptRollout
+
+
+def draw_rollouts(rows: Mapping[str, Sequence[KeptRollout]], config: Mapping[str, Any], path: Path) -> Path:
+    """A row of panels per protocol, one panel a rollout: plans in grey, the executed path in colour.
+
+    `config` is that of the rows (`vhdiffuser.results.rows`): walls, goal dimensions, tolerance.
+    """
+    columns = max(len(rollouts) for rollouts in rows.values())
+    figure, panels = new_figure(len(rows), columns, size=2.6)
+    environment, goal_dims = config["environment"], list(config["goal_dims"])
+    walls = boxes_on_page(environment, config["walls"])
+    tolerance = np.abs(on_page(environment, config["epsilon"] * np.asarray(config["scale"])))
+    for order, (protocol, rollouts) in enumerate(rows.items()):
+        own = panels[order * columns : (order + 1) * columns]
+        for axes in own[len(rollouts) :]:
+            axes.set_axis_off()
+        for axes, kept in zip(own, rollouts, strict=False):
+            draw_maze(axes, walls)
+            for _, places in kept.plans:
+                draw_path(axes, on_page(environment, places), color=PLAN_COLOUR, linewidth=0.8)
+            executed = on_page(environment, kept.states[:, goal_dims])
+            draw_path(axes, executed, color=METHOD_COLOURS["vhd"])
+            draw_ends(axes, executed[0], on_page(environment, kept.instance.goal), tolerance)
+            label, steps = PROTOCOL_LABELS.get(protocol, protocol), len(kept.states) - 1
+            length, outcome = len(kept.plans[0][1]), "hit" if kept.success else "missed"
+            replans = len(kept.plans) - 1
+            again = "" if protocol == "ss" else f", {replans} replan{'s' * (replans != 1)}"
+            axes.set_title(f"{label}: L = {length}, {steps} steps{again}, {outcome}", fontsize=7)
+    return save_figure(figure, path)

@@ -1,0 +1,82 @@
+"""From the user's runs to the folder that ships: every network in half precision, small enough to be cloned."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vhdiffuser.errors import DataError
+from vhdiffuser.files import atomic_path, sha256
+from vhdiffuser.modelfile import ModelHeader, half_precision, load_model, save_model
+from vhdiffuser.models import run_folder
+
+if TYPE_CHECKING:
+    import torch
+
+LIMIT = 10_000_000
+"""Bytes that the models of one environment may take together."""
+
+
+@dataclass(frozen=True)
+class ShippedModel:
+    """One network as it ships."""
+
+    kind: str
+    """`planner`, `length` or `dynamics`."""
+    header: ModelHeader
+    """Its header, with the gamma that it ships with."""
+    parameters: int
+    """Trained numbers and fixed ones in the file."""
+    bytes: int
+    """Size of the file."""
+    trained_sha256: str
+    """Digest of the run's own file, in full precision."""
+    sha256: str
+    """Digest of the file that ships."""
+
+
+def ship(environment: str, runs: dict[str, str], out: Path, gamma: float | None = None) -> dict[str, ShippedModel]:
+    """Write `KIND.safetensors` to `out` for each kind and run name in `runs`; nothing is written if one is not fit.
+
+    `gamma` replaces the margin that the planner's file holds.
+    """
+    loaded = {kind: _load(environment, kind, run, gamma) for kind, run in runs.items()}
+    shipped: dict[str, ShippedModel] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for kind, (path, tensors, header) in loaded.items():
+            draft = Path(folder) / f"{kind}.safetensors"
+            save_model(draft, half_precision(tensors), header)
+            count = sum(value.numel() for value in tensors.values())
+            shipped[kind] = ShippedModel(kind, header, count, draft.stat().st_size, sha256(path), sha256(draft))
+        total = sum(model.bytes for model in shipped.values())
+        if total > LIMIT:
+            sizes = ", ".join(f"{kind} {model.bytes / 1e6:.1f} MB" for kind, model in shipped.items())
+            raise DataError(
+                f"{environment}: {total / 1e6:.1f} MB in all ({sizes}), and at most {LIMIT / 1e6:.0f} MB ship. "
+                "Train narrower networks (--dim, --dim-mults)."
+            )
+        for kind in shipped:
+            with atomic_path(out / f"{kind}.safetensors") as temporary:
+                temporary.write_bytes((Path(folder) / f"{kind}.safetensors").read_bytes())
+    return shipped
+
+
+def _load(
+    environment: str, kind: str, run: str, gamma: float | None
+) -> tuple[Path, dict[str, torch.Tensor], ModelHeader]:
+    """A run's model, checked to be one that can ship."""
+    from vhdiffuser.diffusion.config import PlannerConfig
+
+    path = run_folder(environment, run) / "model.safetensors"
+    tensors, header = load_model(path, kind)
+    if header.spec["name"] != environment:
+        raise DataError(f"{path}: trained for {header.spec['name']}, not for {environment}.")
+    if kind == "planner":
+        config = PlannerConfig.from_json(header.config)
+        if config.horizon is not None:
+            raise DataError(f"{path}: a planner of the fixed horizon {config.horizon}; the variable-horizon one ships.")
+        config = config if gamma is None else replace(config, gamma=gamma)
+        header = replace(header, config=config.to_json())  # with gamma also where the file is older than that field
+    return path, tensors, header

@@ -1,0 +1,1 @@
+"""The page and its small server: an application made by `vhdiffuser.web.app.create_app`."""

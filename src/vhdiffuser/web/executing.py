@@ -1,0 +1,165 @@
+"""Execution of one pair, by one method or by several side by side, that can be ended at any step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from vhdiffuser.benchmark.methods import METHODS, Method
+from vhdiffuser.control.base import Controller
+from vhdiffuser.data.normalizer import Normalizer
+from vhdiffuser.execution.executor import Executor
+from vhdiffuser.execution.rules import ExecutionRule, replan_on_deviation, single_shot
+from vhdiffuser.planner.bound import BoundPlanner
+from vhdiffuser.types import EnvSpec, FloatArray, Instance, IntArray, Plan
+from vhdiffuser.web.desk import Token
+from vhdiffuser.web.library import Loaded
+from vhdiffuser.web.limits import NotReady
+from vhdiffuser.web.messages import ExecuteRequest, ExecutionReply, MadePlan, MethodReply, Protocol
+from vhdiffuser.web.planning import bound
+from vhdiffuser.web.scene import numbers
+
+COMPARED = ("vhd", "fh-h1", "fh-h2", "fh-h3")
+"""Methods of the page's comparison: those of the paper's Fig. 3."""
+
+_PLAN_POINTS = 160
+"""Points of a plan that are sent with an execution at most."""
+
+
+@dataclass(frozen=True)
+class _EndableController(Controller):
+    """A controller that stops when nobody waits for the execution any more."""
+
+    controller: Controller
+    """Acts."""
+    token: Token
+    """Asked before each action."""
+
+    def act(self, observations: FloatArray, plans: Sequence[Plan], indices: IntArray) -> FloatArray:
+        """As the controller does."""
+        self.token.check()
+        return self.controller.act(observations, plans, indices)
+
+    def describe(self) -> dict[str, Any]:
+        """As the controller does."""
+        return self.controller.describe()
+
+
+@dataclass(frozen=True)
+class _EndablePlanner:
+    """A planner that stops when nobody waits for the execution any more."""
+
+    planner: BoundPlanner
+    """Plans."""
+    token: Token
+    """Asked before each plan."""
+
+    @property
+    def spec(self) -> EnvSpec:
+        """The planner's."""
+        return self.planner.spec
+
+    @property
+    def normalizer(self) -> Normalizer:
+        """The planner's."""
+        return self.planner.normalizer
+
+    def predict_lengths(self, starts: FloatArray, goals: FloatArray) -> IntArray:
+        """As the planner does."""
+        return self.planner.predict_lengths(starts, goals)
+
+    def plan_batch(
+        self, starts: FloatArray, goals: FloatArray, lengths: IntArray | None = None, *, seeds: IntArray
+    ) -> list[Plan]:
+        """As the planner does."""
+        self.token.check()
+        return self.planner.plan_batch(starts, goals, lengths, seeds=seeds)
+
+
+def rule_of(spec: EnvSpec, protocol: Protocol) -> ExecutionRule:
+    """The benchmark's rule."""
+    return single_shot() if protocol == "ss" else replan_on_deviation(spec.step_budget)
+
+
+def execute(loaded: Loaded, request: ExecuteRequest, instance: Instance, token: Token) -> ExecutionReply:
+    """VHD on this pair, or a plan of the length that the request fixes."""
+    return _run(loaded, bound(loaded, request), request, instance, request.length, token)
+
+
+def compare(loaded: Loaded, request: ExecuteRequest, instance: Instance, token: Token) -> Iterator[MethodReply]:
+    """VHD and the fixed horizons on the same pair with the same seed, one after the other."""
+    for name in COMPARED:
+        method = METHODS[name]
+        horizon = method.horizon(loaded.spec)
+        own = None if horizon is None else loaded.fixed.get(horizon)
+        planner = bound(loaded, request)
+        if own is not None:
+            steps = min(planner.steps, own.config.diffusion_steps)
+            planner = BoundPlanner.of(own, planner.sampler, steps, planner.gamma)
+        yield MethodReply(
+            method=name,
+            title=_title(method, horizon),
+            weights="own" if own is not None or horizon is None else "forced",
+            horizon=horizon,
+            execution=_run(loaded, planner, request, instance, horizon, token),
+        )
+
+
+def _title(method: Method, horizon: int | None) -> str:
+    return "VHD" if horizon is None else f"FH-H{method.name[-1]} = {horizon}"
+
+
+def _run(
+    loaded: Loaded,
+    planner: BoundPlanner,
+    request: ExecuteRequest,
+    instance: Instance,
+    horizon: int | None,
+    token: Token,
+) -> ExecutionReply:
+    if loaded.controller is None:
+        raise NotReady(
+            f"{loaded.spec.name}: its controller's weights are not there, so plans cannot be executed. "
+            f"Make them with `vhd train dynamics {loaded.spec.name}`."
+        )
+    rule = rule_of(loaded.spec, request.protocol)
+    with loaded.pool.lent() as simulators:
+        executor = Executor(
+            _EndablePlanner(planner, token),
+            _EndableController(loaded.controller, token),
+            simulators,
+            rule,
+            request.seed,
+            horizon,
+        )
+        (outcome,) = executor.run([instance])
+    spec, rollout = loaded.spec, outcome.rollout
+    return ExecutionReply(
+        protocol=request.protocol,
+        success=rollout.success,
+        steps=rollout.steps,
+        places=numbers(spec.goal_of(spec.planning_state(rollout.observations)), 3),
+        plans=made_plans(spec, rollout.plans),
+        final_distance=round(outcome.final_distance, 4),
+        epsilon=spec.epsilon,
+        budget=rule.budget,
+        planning_seconds=round(outcome.planning_seconds, 4),
+        control_seconds=round(outcome.control_seconds, 4),
+    )
+
+
+def made_plans(spec: EnvSpec, plans: tuple[tuple[int, Plan], ...]) -> list[MadePlan]:
+    """The plans of an execution with the reason for each: the first, a deviation, or the last one's end."""
+    result = []
+    for number, (step, plan) in enumerate(plans):
+        reason: Literal["start", "deviation", "ended"] = "start"
+        if number:
+            before, old = plans[number - 1]
+            reason = "ended" if step - before >= old.length else "deviation"
+        chosen = np.unique(np.linspace(0, plan.length - 1, min(plan.length, _PLAN_POINTS)).round().astype(int))
+        places = numbers(spec.goal_of(plan.states[chosen]), 3)
+        result.append(MadePlan(step=step, length=plan.length, reason=reason, places=places))
+    return result

@@ -1,0 +1,62 @@
+"""The Length Predictor's distance field: steps from everywhere in a view to one goal."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from vhdiffuser.errors import VhdError
+from vhdiffuser.types import FloatArray, Instance
+from vhdiffuser.web.library import Loaded
+from vhdiffuser.web.messages import FieldReply, FieldRequest, View
+from vhdiffuser.web.scene import numbers, views_of, walls_of
+
+
+def distance_field(loaded: Loaded, request: FieldRequest, instance: Instance) -> FieldReply:
+    """f_theta(s, g) T_max for starts at rest on a grid, in the plane of the view that holds the start."""
+    predictor = loaded.planner.length_predictor
+    if predictor is None:
+        raise VhdError(f"{loaded.spec.name}: this planner has no Length Predictor, so there is no field.")
+    views = views_of(loaded)
+    if request.view >= len(views):
+        raise VhdError(f"{loaded.spec.name} has {len(views)} view(s), counted from 0; got {request.view}.")
+    view = views[request.view]
+    right, up = _axes(view, request.points)
+    spec = loaded.spec
+    places = np.tile(spec.goal_of(instance.start), (len(up), len(right), 1))  # (rows, columns, goal_dim)
+    places[..., view.right] = right[None, :]
+    places[..., view.up] = up[:, None]
+    free = _free(loaded, places)
+    starts = np.zeros((int(free.sum()), spec.state_dim), np.float32)  # at rest
+    starts[:, list(spec.goal_dims)] = places[free]
+    steps = np.full(free.shape, -1.0)
+    goals = np.broadcast_to(instance.goal, (len(starts), spec.goal_dim))
+    steps[free] = np.asarray(predictor.predict_steps(starts, goals))
+    return FieldReply(
+        rows=len(up),
+        columns=len(right),
+        right_range=[float(right[0]), float(right[-1])],
+        up_range=[float(up[0]), float(up[-1])],
+        steps=numbers(steps.ravel(), 1),
+    )
+
+
+def _axes(view: View, points: int) -> tuple[FloatArray, FloatArray]:
+    """Centres of equal squares that fill the view, `points` along its longer side."""
+    width, height = view.right_range[1] - view.right_range[0], view.up_range[1] - view.up_range[0]
+    side = max(width, height) / points
+    columns, rows = max(round(width / side), 2), max(round(height / side), 2)
+    right = view.right_range[0] + (np.arange(columns) + 0.5) * width / columns
+    up = view.up_range[0] + (np.arange(rows) + 0.5) * height / rows
+    return right, up
+
+
+def _free(loaded: Loaded, places: FloatArray) -> np.ndarray:
+    """(rows, columns) bool: free space and one point into its walls, so that a smooth picture reaches them."""
+    walls = walls_of(loaded)
+    if len(walls) == 0:
+        return np.ones(places.shape[:-1], bool)
+    x, y = places[..., 0, None], places[..., 1, None]
+    inside = (walls[:, 0] <= x) & (x <= walls[:, 1]) & (walls[:, 2] <= y) & (y <= walls[:, 3])
+    padded = np.pad(~inside.any(axis=-1), 1)
+    rows, columns = places.shape[:2]
+    return np.any([padded[i : i + rows, j : j + columns] for i in range(3) for j in range(3)], axis=0)

@@ -1,0 +1,168 @@
+"""Which environments can be shown, and their models: loaded when first asked for, and kept."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING
+
+from vhdiffuser.envs.base import PlanningEnv
+from vhdiffuser.envs.registry import SPECS, get_spec
+from vhdiffuser.errors import UnknownNameError
+from vhdiffuser.execution.simulators import EnvFactory, Simulators
+from vhdiffuser.models import Source, find_model
+from vhdiffuser.types import EnvSpec
+from vhdiffuser.web.limits import NotReady
+
+if TYPE_CHECKING:
+    from vhdiffuser.control.base import Controller
+    from vhdiffuser.planner.planner import Planner
+
+
+class SimulatorPool:
+    """Simulators that are lent to one execution at a time. No more are made than are ever lent at once."""
+
+    def __init__(self, make_env: EnvFactory, first: PlanningEnv) -> None:
+        """`first` is lent first: a simulator takes up to seconds to make."""
+        self._make_env = make_env
+        self._idle: SimpleQueue[Simulators] = SimpleQueue()
+        self._idle.put(Simulators(lambda: first, slots=1, workers=1))
+
+    @contextmanager
+    def lent(self) -> Iterator[Simulators]:
+        """One simulator, for as long as the block lasts."""
+        try:
+            simulators = self._idle.get_nowait()
+        except Empty:
+            simulators = Simulators(self._make_env, slots=1, workers=1)
+        try:
+            yield simulators
+        finally:
+            self._idle.put(simulators)
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """Everything that is needed to plan and execute in one environment."""
+
+    spec: EnvSpec
+    """The environment."""
+    env: PlanningEnv
+    """Asked for walls, random instances and whether a point is free: what no execution changes."""
+    planner: Planner
+    """The variable-horizon planner with its Length Predictor."""
+    fixed: dict[int, Planner]
+    """Planners that were trained for one horizon, by horizon; those that are there."""
+    controller: Controller | None
+    """Low-level controller; None where its model is missing."""
+    pool: SimulatorPool
+    """Simulators for executions."""
+
+
+@dataclass(frozen=True)
+class Missing:
+    """Commands that make what is not there."""
+
+    to_plan: tuple[str, ...] = ()
+    """Without these nothing can be planned."""
+    to_execute: tuple[str, ...] = ()
+    """Without these plans cannot be executed."""
+
+
+@dataclass(frozen=True)
+class Shelf:
+    """One environment of the library."""
+
+    name: str
+    """Name in the registry."""
+    missing: Callable[[], Missing]
+    """Looks for the weights."""
+    load: Callable[[], Loaded]
+    """Loads them."""
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    """Held while loading, so that two visitors do not load twice."""
+
+
+class Library:
+    """All environments, by name."""
+
+    def __init__(self, shelves: list[Shelf]) -> None:
+        self._shelves = {shelf.name: shelf for shelf in shelves}
+        self._loaded: dict[str, Loaded] = {}
+
+    @classmethod
+    def of_weights(cls, source: Source = "shipped") -> Library:
+        """The five environments of the paper with the models that ship, or those that the user has trained."""
+        return cls([Shelf(name, partial(_missing, name, source), partial(_load, name, source)) for name in SPECS])
+
+    def listing(self) -> list[tuple[str, Missing]]:
+        """Every environment, and what it lacks."""
+        return [(name, shelf.missing()) for name, shelf in self._shelves.items()]
+
+    def at_hand(self, name: str) -> Loaded | None:
+        """The environment if it is loaded: answers at once."""
+        if name not in self._shelves:
+            raise UnknownNameError("environment", name[:64], list(self._shelves))
+        return self._loaded.get(name)
+
+    def get(self, name: str) -> Loaded:
+        """The environment, loaded."""
+        if (loaded := self.at_hand(name)) is not None:
+            return loaded
+        shelf = self._shelves[name]
+        with shelf.lock:
+            if name not in self._loaded:
+                if commands := shelf.missing().to_plan:
+                    raise NotReady(f"{name}: its weights are not there. Make them with {_spoken(commands)}.")
+                loaded = shelf.load()
+                _warm_up(loaded)
+                self._loaded[name] = loaded
+        return self._loaded[name]
+
+
+def _warm_up(loaded: Loaded) -> None:
+    """What a first plan imports takes seconds: let them pass while the page still says that it is loading."""
+    centre = loaded.planner.normalizer.center
+    loaded.planner.plan(centre, loaded.spec.goal_of(centre), loaded.spec.L_min, steps=1)
+
+
+def _spoken(commands: tuple[str, ...]) -> str:
+    return " and ".join(f"`{command}`" for command in commands)
+
+
+def _missing(name: str, source: Source) -> Missing:
+    absent = [kind for kind in ("planner", "length") if not find_model(name, kind, source).is_file()]
+    learned = get_spec(name).controller == "inverse_dynamics"
+    lacks_controller = learned and not find_model(name, "dynamics", source).is_file()
+    return Missing(
+        tuple(f"vhd train {kind} {name}" for kind in absent),
+        (f"vhd train dynamics {name}",) if lacks_controller else (),
+    )
+
+
+def _load(name: str, source: Source) -> Loaded:
+    from vhdiffuser.control.base import make_controller
+    from vhdiffuser.envs.make import make_env
+    from vhdiffuser.planner.load import load_planner
+    from vhdiffuser.planner.planner import Planner
+
+    spec, env = get_spec(name), make_env(name)
+    paths = {horizon: find_model(name, "planner", source, horizon) for horizon in spec.horizons}
+    dynamics = find_model(name, "dynamics", source)
+    executes = spec.controller != "inverse_dynamics" or dynamics.is_file()
+    return Loaded(
+        spec=spec,
+        env=env,
+        planner=load_planner(name, source=source, outside="ignore"),
+        fixed={
+            horizon: Planner.load(path, outside="ignore", lengths=(2, max(spec.T_max, horizon)))
+            for horizon, path in paths.items()
+            if path.is_file()
+        },
+        controller=make_controller(spec, dynamics if dynamics.is_file() else None) if executes else None,
+        pool=SimulatorPool(partial(make_env, name), env),
+    )

@@ -1,0 +1,129 @@
+"""Horizon and plan of one pair: calls of the planner, written down for the page."""
+
+from __future__ import annotations
+
+import itertools
+import time
+
+import numpy as np
+
+from vhdiffuser.envs.base import PlanningEnv
+from vhdiffuser.errors import VhdError
+from vhdiffuser.execution.executor import plan_seed
+from vhdiffuser.planner.bound import BoundPlanner
+from vhdiffuser.types import FloatArray, Instance
+from vhdiffuser.web.library import Loaded
+from vhdiffuser.web.messages import HorizonReply, LengthsReply, LengthsRequest, PlanReply, PlanRequest
+from vhdiffuser.web.scene import checked_instance, notes_on, numbers, tolerance
+
+_FRAMES = 65
+"""Reverse steps that are sent to the page at most, evenly chosen."""
+
+
+def bound(loaded: Loaded, request: PlanRequest) -> BoundPlanner:
+    """The planner with the request's options."""
+    planner = BoundPlanner.of(loaded.planner, request.sampler, request.steps, request.gamma)
+    if planner.steps > loaded.planner.config.diffusion_steps:
+        raise VhdError(
+            f"steps must lie in 1..{loaded.planner.config.diffusion_steps} (the planner's diffusion steps), "
+            f"got {planner.steps}."
+        )
+    if request.length is not None and not loaded.spec.L_min <= request.length <= loaded.spec.T_max:
+        raise VhdError(
+            f"length {request.length} is out of range: {loaded.spec.name} has plans of "
+            f"{loaded.spec.L_min} to {loaded.spec.T_max} states."
+        )
+    return planner
+
+
+def horizon(loaded: Loaded, request: PlanRequest, instance: Instance) -> HorizonReply:
+    """L_hat with its spread: over starts and goals within epsilon, and between the predicted quantiles."""
+    planner = bound(loaded, request)
+    starts, goals = neighbours(loaded, instance)
+    lengths = planner.predict_lengths(starts, goals)
+    return HorizonReply(
+        length=request.length or int(lengths[0]),
+        predicted=request.length is None,
+        low=int(lengths.min()),
+        high=int(lengths.max()),
+        quantile_spread=_quantile_spread(loaded, instance),
+        notes=notes_on(loaded, instance),
+    )
+
+
+def neighbours(loaded: Loaded, instance: Instance) -> tuple[FloatArray, FloatArray]:
+    """(n, d) starts and (n, goal_dim) goals: the pair, then it with one end moved by epsilon, where that is free."""
+    dims = list(loaded.spec.goal_dims)
+    side = tolerance(loaded)
+    starts, goals = [instance.start], [instance.goal]
+    for direction in itertools.product((-1, 0, 1), repeat=len(dims)):
+        shift = np.asarray(direction) * side
+        if not shift.any():
+            continue
+        moved = instance.start.copy()
+        moved[dims] += shift
+        for start, goal in ((moved, instance.goal), (instance.start, instance.goal + shift)):
+            if _is_free(loaded.env, Instance(start, goal, 0)):
+                starts.append(start)
+                goals.append(goal)
+    return np.stack(starts).astype(np.float32), np.stack(goals).astype(np.float32)
+
+
+def _is_free(env: PlanningEnv, instance: Instance) -> bool:
+    try:
+        env.check(instance)
+    except VhdError:
+        return False
+    return True
+
+
+def _quantile_spread(loaded: Loaded, instance: Instance) -> float | None:
+    """Steps between the outer quantiles, where the Length Predictor has learned several."""
+    predict_spread = getattr(loaded.planner.length_predictor, "predict_spread", None)
+    if predict_spread is None:
+        return None
+    try:
+        _, spread = predict_spread(instance.start, instance.goal)
+    except VhdError:  # a predictor of one quantile
+        return None
+    return round(float(spread), 1)
+
+
+def plan(loaded: Loaded, request: PlanRequest, instance: Instance, length: int) -> PlanReply:
+    """The plan that an execution with this seed begins with, and its denoising."""
+    planner, spec = bound(loaded, request), loaded.spec
+    begun = time.perf_counter()
+    made = loaded.planner.plan(
+        instance.start,
+        instance.goal,
+        length,
+        planner.steps,
+        planner.sampler,
+        plan_seed(request.seed, 0, 0),
+        keep_denoising=True,
+    )
+    seconds = time.perf_counter() - begun
+    assert made.denoising is not None
+    last = len(made.denoising) - 1
+    frames = np.unique(np.linspace(0, last, min(_FRAMES, last + 1)).round().astype(int))
+    return PlanReply(
+        environment=spec.name,
+        length=made.length,
+        state_names=list(spec.state_names),
+        goal=numbers(made.goal),
+        states=numbers(made.states),
+        frames=frames.tolist(),
+        denoising=numbers(spec.goal_of(made.denoising[frames]), 3),
+        sampler=planner.sampler,
+        steps=planner.steps,
+        gamma=planner.gamma,
+        seed=request.seed,
+        seconds=round(seconds, 4),
+    )
+
+
+def lengths(loaded: Loaded, request: LengthsRequest) -> LengthsReply:
+    """L_hat of many pairs in one pass."""
+    instances = [checked_instance(loaded, pair.start, pair.goal) for pair in request.pairs]
+    starts, goals = np.stack([item.start for item in instances]), np.stack([item.goal for item in instances])
+    return LengthsReply(lengths=loaded.planner.predict_lengths(starts, goals, request.gamma).tolist())

@@ -1,0 +1,85 @@
+// VHD beside the fixed horizons, on the same pair: the paper's Fig. 3, live.
+
+import { View } from "./view.js";
+
+export class Comparison {
+  #panels = [];
+  count = 0;
+
+  constructor(section, scene) {
+    this.section = section;
+    this.scene = scene;
+    const grid = section.querySelector("#methods");
+    grid.replaceChildren();
+    const titles = ["VHD", ...scene.horizons.map((length, number) => `FH-H${number + 1} = ${length}`)];
+    this.#panels = titles.map((title) => {
+      const figure = document.createElement("figure");
+      figure.className = "method";
+      const canvas = document.createElement("canvas");
+      const caption = document.createElement("figcaption");
+      const [name, verdict, weights] = ["strong", "span", "span"].map((tag) => document.createElement(tag));
+      name.textContent = title;
+      caption.append(name, verdict, weights);
+      figure.append(canvas, caption);
+      grid.append(figure);
+      return { figure, name, verdict, weights, view: new View(canvas, scene, 0), reply: null };
+    });
+  }
+
+  // Nothing is known yet of a new pair; the old pictures fade until it is.
+  wait() {
+    for (const panel of this.#panels) {
+      panel.figure.style.opacity = 0.45;
+      panel.verdict.className = "";
+      panel.verdict.textContent = "running\u2026";
+    }
+    this.count = 0;
+  }
+
+  refuse() {
+    for (const panel of this.#panels.slice(this.count)) panel.verdict.textContent = "not run";
+  }
+
+  add(reply, shown, colours) {
+    const panel = this.#panels[this.count];
+    this.count += 1;
+    panel.reply = { ...reply, goal: shown.goal };
+    const { success, steps, plans, places } = reply.execution;
+    const replans = plans.length - 1;
+    panel.figure.style.opacity = 1;
+    panel.verdict.className = success ? "good" : "bad";
+    panel.verdict.textContent = `${success ? "\u2713 reached in" : "\u2717 missed after"} ${steps} steps` + (replans ? `, ${replans} replan${replans > 1 ? "s" : ""}` : "");
+    panel.weights.textContent = reply.horizon === null
+      ? `predicted ${plans.map((plan) => plan.length).slice(0, 4).join(", ")}${plans.length > 4 ? ", \u2026" : ""} states`
+      : reply.weights === "own" ? "trained at this horizon" : "VHD\u2019s planner, forced to this length";
+    panel.view.canvas.setAttribute("role", "img");
+    panel.view.canvas.setAttribute("aria-label", `${reply.title}: ${panel.verdict.textContent}; ${places.length} places`);
+    this.#draw(panel, colours);
+  }
+
+  redraw(colours) {
+    for (const panel of this.#panels) this.#draw(panel, colours);
+  }
+
+  #draw(panel, colours) {
+    const width = panel.figure.clientWidth;
+    if (!width) return;
+    panel.view.resize(width);
+    const { reply } = panel;
+    if (reply === null) {
+      panel.view.draw({ goal: this.scene.goal, layers: [] }, colours);
+      return;
+    }
+    const { places, plans } = reply.execution;
+    panel.view.draw({
+      goal: reply.goal,
+      layers: [
+        { places: plans[0].places, colour: "plan", line: 1.5, alpha: 0.75 },
+        { places, colour: "path", line: 2 },
+        { places: plans.slice(1).map((plan) => places[plan.step]), colour: "replan", dots: 2.5 },
+        { places: [places[0]], colour: "start", dots: 5 },
+        { places: [places[places.length - 1]], colour: "path", dots: 4 },
+      ],
+    }, colours);
+  }
+}

@@ -1,0 +1,37 @@
+// The scene in the address: what is not the default is written after the #, and read back.
+
+const NUMBERS = { gamma: Number.parseFloat, steps: (text) => Number.parseInt(text, 10), seed: (text) => Number.parseInt(text, 10) };
+
+export function toHash(state, scene) {
+  const parts = new URLSearchParams();
+  parts.set("env", state.environment);
+  parts.set("start", state.start.join(","));
+  parts.set("goal", state.goal.join(","));
+  if (state.gamma !== scene.gamma) parts.set("gamma", state.gamma);
+  if (state.sampler !== scene.sampler) parts.set("sampler", state.sampler);
+  if (state.steps !== scene.steps) parts.set("steps", state.steps);
+  if (state.seed !== 0) parts.set("seed", state.seed);
+  if (state.protocol !== "rp") parts.set("protocol", state.protocol);
+  if (state.field) parts.set("field", "1");
+  if (state.compare) parts.set("compare", "1");
+  return "#" + parts.toString().replaceAll("%2C", ",");
+}
+
+// What the address says; anything that cannot be read is left out.
+export function fromHash(hash) {
+  const parts = new URLSearchParams(hash.replace(/^#/, ""));
+  const state = {};
+  if (parts.has("env")) state.environment = parts.get("env");
+  for (const name of ["start", "goal"]) {
+    const place = (parts.get(name) ?? "").split(",").map(Number.parseFloat);
+    if (place.every(Number.isFinite)) state[name] = place;
+  }
+  for (const [name, read] of Object.entries(NUMBERS)) {
+    const value = read(parts.get(name));
+    if (Number.isFinite(value)) state[name] = value;
+  }
+  if (["ddpm", "ddim", "dpm++"].includes(parts.get("sampler"))) state.sampler = parts.get("sampler");
+  if (["ss", "rp"].includes(parts.get("protocol"))) state.protocol = parts.get("protocol");
+  for (const name of ["field", "compare"]) if (parts.has(name)) state[name] = parts.get(name) === "1";
+  return state;
+}

@@ -1,0 +1,122 @@
+// The views with their handles: click, drag and arrow keys move the start and the goal.
+
+import { round, View } from "./view.js";
+
+const TALLEST = 0.66; // of the window's height, all views together
+
+export class Stage {
+  constructor(parent, scene, { places, placing, moved }) {
+    this.parent = parent;
+    this.scene = scene;
+    this.places = places; // {start, goal}, read at every drawing
+    this.placing = placing; // () -> "start" or "goal": what a click moves
+    this.moved = moved; // (name, place, dropped)
+    parent.replaceChildren();
+    this.views = scene.views.map((axes, number) => this.#build(axes, number));
+  }
+
+  #build(axes, number) {
+    const figure = document.createElement("figure");
+    figure.className = "view";
+    if (this.scene.views.length > 1) {
+      const caption = document.createElement("figcaption");
+      caption.textContent = `${axes.title}: ${this.scene.goal_names[axes.right]} to the right, ${this.scene.goal_names[axes.up]} ${axes.down ? "downwards" : "upwards"}`;
+      figure.append(caption);
+    }
+    const surface = document.createElement("div");
+    surface.className = "surface";
+    const canvas = document.createElement("canvas");
+    canvas.setAttribute("role", "img");
+    canvas.setAttribute("aria-label", `${this.scene.environment} ${axes.title}`);
+    surface.append(canvas);
+    figure.append(surface);
+    this.parent.append(figure);
+    const view = new View(canvas, this.scene, number);
+    view.handles = Object.fromEntries(["start", "goal"].map((name) => [name, this.#handle(view, surface, name)]));
+    canvas.addEventListener("pointerdown", (event) => {
+      if (event.button !== 0) return;
+      const name = event.shiftKey ? "start" : this.placing();
+      this.#drag(view, name, event, view.handles[name]);
+      this.#move(view, name, event, false);
+    });
+    return view;
+  }
+
+  #handle(view, surface, name) {
+    const handle = document.createElement("button");
+    handle.type = "button";
+    handle.className = `handle ${name}`;
+    handle.addEventListener("pointerdown", (event) => {
+      if (event.button !== 0) return;
+      event.stopPropagation();
+      this.#drag(view, name, event, handle);
+    });
+    handle.addEventListener("keydown", (event) => this.#key(view, name, event));
+    surface.append(handle);
+    return handle;
+  }
+
+  // Follows the pointer until it is lifted. What is grabbed beside its middle stays beside it.
+  #drag(view, name, event, handle) {
+    event.preventDefault();
+    handle.focus({ preventScroll: true });
+    handle.setPointerCapture(event.pointerId);
+    const onHandle = event.currentTarget === handle;
+    const box = view.canvas.getBoundingClientRect();
+    const [x, y] = view.at(this.places()[name]);
+    const grip = onHandle ? [event.clientX - box.left - x, event.clientY - box.top - y] : [0, 0];
+    const follow = (move) => this.#move(view, name, move, false, grip);
+    const drop = (up) => {
+      handle.removeEventListener("pointermove", follow);
+      handle.removeEventListener("pointerup", drop);
+      handle.removeEventListener("pointercancel", drop);
+      this.#move(view, name, up, true, grip);
+    };
+    handle.addEventListener("pointermove", follow);
+    handle.addEventListener("pointerup", drop);
+    handle.addEventListener("pointercancel", drop);
+  }
+
+  #move(view, name, event, dropped, grip = [0, 0]) {
+    const box = view.canvas.getBoundingClientRect();
+    const x = Math.min(Math.max(event.clientX - box.left - grip[0], 0), view.width);
+    const y = Math.min(Math.max(event.clientY - box.top - grip[1], 0), view.height);
+    this.moved(name, view.moved(this.places()[name], x, y), dropped);
+  }
+
+  #key(view, name, event) {
+    const direction = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] }[event.key];
+    if (direction === undefined) return;
+    event.preventDefault();
+    const { right, up, down, right_range, up_range } = view.axes;
+    const step = (view.span[0] / 100) * (event.shiftKey ? 5 : 1);
+    const place = [...this.places()[name]];
+    const clip = (value, [low, high]) => round(Math.min(Math.max(value, low), high));
+    place[right] = clip(place[right] + direction[0] * step, right_range);
+    place[up] = clip(place[up] + direction[1] * (down ? -step : step), up_range);
+    this.moved(name, place, !event.repeat);
+  }
+
+  resize() {
+    const room = this.parent.clientWidth;
+    const tall = Math.max(window.innerHeight * TALLEST, 260);
+    const heights = this.views.reduce((sum, view) => sum + 1 / view.aspect, 0);
+    const width = Math.max(Math.min(room, tall / heights), 160);
+    for (const view of this.views) view.resize(width);
+  }
+
+  draw(shown, colours) {
+    const places = this.places();
+    for (const view of this.views) {
+      view.draw(shown, colours);
+      for (const [name, handle] of Object.entries(view.handles)) {
+        const [x, y] = view.at(places[name]);
+        handle.style.left = `${x}px`;
+        handle.style.top = `${y}px`;
+        const spoken = this.scene.goal_names.map((axis, dim) => `${axis} ${places[name][dim].toFixed(2)}`).join(", ");
+        handle.setAttribute("aria-label", `${name === "start" ? "Start" : "Goal"} at ${spoken}. Arrow keys move it.`);
+        handle.classList.toggle("refused", shown.refused?.includes(name) ?? false);
+      }
+    }
+  }
+}

@@ -1,0 +1,204 @@
+// One picture of the environment: coordinates, and what is drawn in which order.
+
+import { contours, contourStep, picture } from "./field.js";
+
+const NAMES = ["wall", "free", "start", "goal", "plan", "path", "replan", "text", "soft", "contour", "card", "fieldNear", "fieldMiddle", "fieldFar"];
+
+// The theme's colours, from the style sheet.
+export function themeColours() {
+  const style = getComputedStyle(document.documentElement);
+  return Object.fromEntries(NAMES.map((name) => {
+    const variable = "--" + name.replace(/[A-Z]/g, (letter) => "-" + letter.toLowerCase());
+    return [name, style.getPropertyValue(variable).trim()];
+  }));
+}
+
+export class View {
+  constructor(canvas, scene, number) {
+    this.canvas = canvas;
+    this.scene = scene;
+    this.axes = scene.views[number];
+    const { right_range: right, up_range: up } = this.axes;
+    this.span = [right[1] - right[0], up[1] - up[0]];
+    this.field = null;
+  }
+
+  get aspect() {
+    return this.span[0] / this.span[1];
+  }
+
+  resize(width) {
+    const ratio = Math.min(window.devicePixelRatio || 1, 2);
+    this.scale = width / this.span[0]; // page pixels per unit
+    this.width = width;
+    this.height = width / this.aspect;
+    this.canvas.width = Math.round(width * ratio);
+    this.canvas.height = Math.round(this.height * ratio);
+    this.canvas.style.width = `${width}px`;
+    this.canvas.style.height = `${this.height}px`;
+    this.context = this.canvas.getContext("2d");
+    this.context.setTransform(this.canvas.width / width, 0, 0, this.canvas.height / this.height, 0, 0);
+  }
+
+  // A place (goal dimensions) -> page pixels of this view.
+  at(place) {
+    return this.atAxes(place[this.axes.right], place[this.axes.up]);
+  }
+
+  atAxes(right, up) {
+    const { right_range, up_range, down } = this.axes;
+    const y = down ? up - up_range[0] : up_range[1] - up;
+    return [(right - right_range[0]) * this.scale, y * this.scale];
+  }
+
+  // Page pixels -> the place, with the dimension that this view does not show taken from `place`.
+  moved(place, x, y) {
+    const { right, up, right_range, up_range, down } = this.axes;
+    const result = [...place];
+    result[right] = round(right_range[0] + x / this.scale);
+    result[up] = round(down ? up_range[0] + y / this.scale : up_range[1] - y / this.scale);
+    return result;
+  }
+
+  setField(field, colours) {
+    const step = field && contourStep(Math.max(...field.steps));
+    this.field = field && { ...field, picture: picture(field, this.axes.down, colours), lines: contours(field, step) };
+  }
+
+  draw(shown, colours) {
+    const { context } = this;
+    context.fillStyle = colours.free;
+    context.fillRect(0, 0, this.width, this.height);
+    const labels = this.field ? this.#drawField(colours) : [];
+    this.#drawWalls(colours);
+    this.#drawLabels(labels, colours);
+    this.#drawGoal(shown.goal, colours);
+    for (const layer of shown.layers) this.#drawLayer(layer, colours);
+  }
+
+  #drawField(colours) {
+    const { context, field } = this;
+    context.imageSmoothingEnabled = true;
+    context.imageSmoothingQuality = "high";
+    context.drawImage(field.picture, 0, 0, this.width, this.height);
+    context.strokeStyle = colours.contour;
+    context.lineWidth = 1;
+    const place = ([column, row]) => this.atAxes(
+      field.right_range[0] + (column / (field.columns - 1)) * (field.right_range[1] - field.right_range[0]),
+      field.up_range[0] + (row / (field.rows - 1)) * (field.up_range[1] - field.up_range[0]),
+    );
+    const labels = [];
+    for (const { level, lines } of field.lines) {
+      for (const line of lines) this.#line(line.map(place));
+      const longest = lines.reduce((best, line) => (line.length > best.length ? line : best), []);
+      if (longest.length > 3) labels.push([level, place(longest[Math.floor(longest.length / 2)])]);
+    }
+    return labels;
+  }
+
+  // After the walls, which would cut them.
+  #drawLabels(labels, colours) {
+    const { context } = this;
+    context.font = "11px system-ui, sans-serif";
+    context.textAlign = "center";
+    context.textBaseline = "middle";
+    context.lineWidth = 3;
+    for (const [level, [x, y]] of labels) {
+      context.strokeStyle = colours.free;
+      context.strokeText(level, x, y);
+      context.fillStyle = colours.text;
+      context.fillText(level, x, y);
+    }
+  }
+
+  #drawWalls(colours) {
+    if (this.scene.walls.length === 0) this.#drawGrid(colours);
+    this.context.fillStyle = colours.wall;
+    for (const [x0, x1, y0, y1] of this.scene.walls) {
+      const [a, b] = [this.at([x0, y0]), this.at([x1, y1])];
+      // Half a pixel more on each side, so that neighbours leave no seam.
+      this.context.fillRect(Math.min(a[0], b[0]) - 0.3, Math.min(a[1], b[1]) - 0.3, Math.abs(b[0] - a[0]) + 0.6, Math.abs(b[1] - a[1]) + 0.6);
+    }
+  }
+
+  // A workspace without walls: its edge, and a line at every whole unit.
+  #drawGrid(colours) {
+    const { context, axes } = this;
+    context.strokeStyle = colours.wall;
+    context.lineWidth = 1;
+    context.globalAlpha = 0.45;
+    for (let right = Math.ceil(axes.right_range[0]); right < axes.right_range[1]; right += 1) this.#line(axes.up_range.map((up) => this.atAxes(right, up)));
+    for (let up = Math.ceil(axes.up_range[0]); up < axes.up_range[1]; up += 1) this.#line(axes.right_range.map((right) => this.atAxes(right, up)));
+    context.globalAlpha = 1;
+    context.lineWidth = 2;
+    context.strokeRect(0, 0, this.width, this.height);
+  }
+
+  #drawGoal(goal, colours) {
+    const { context, axes, scene } = this;
+    const [x, y] = this.at(goal);
+    const [w, h] = [scene.tolerance[axes.right] * this.scale, scene.tolerance[axes.up] * this.scale];
+    context.fillStyle = colours.goal;
+    context.globalAlpha = 0.3;
+    context.fillRect(x - w, y - h, 2 * w, 2 * h);
+    context.globalAlpha = 1;
+    context.strokeStyle = colours.goal;
+    context.lineWidth = 1;
+    context.strokeRect(x - w, y - h, 2 * w, 2 * h);
+  }
+
+  #drawLayer(layer, colours) {
+    const { context } = this;
+    const points = layer.places.map((place) => this.at(place));
+    context.globalAlpha = layer.alpha ?? 1;
+    context.strokeStyle = context.fillStyle = colours[layer.colour];
+    if (layer.line) {
+      context.lineWidth = layer.line;
+      context.lineJoin = context.lineCap = "round";
+      this.#line(points);
+    }
+    if (layer.dots) for (const point of points) this.#disc(point, layer.dots);
+    if (layer.diamonds) points.forEach((point, number) => this.#diamond(point, layer.diamonds[number], colours));
+    if (layer.body) {
+      this.#disc(points[0], Math.max(layer.body * this.scale, 5));
+      context.strokeStyle = colours.card;
+      context.lineWidth = 1.5;
+      context.stroke();
+    }
+    context.globalAlpha = 1;
+  }
+
+  #line(points) {
+    this.context.beginPath();
+    points.forEach(([x, y], number) => (number ? this.context.lineTo(x, y) : this.context.moveTo(x, y)));
+    this.context.stroke();
+  }
+
+  #disc([x, y], radius) {
+    this.context.beginPath();
+    this.context.arc(x, y, radius, 0, 2 * Math.PI);
+    this.context.fill();
+  }
+
+  #diamond([x, y], label, colours) {
+    const { context } = this;
+    context.fillStyle = colours.replan;
+    context.strokeStyle = colours.card;
+    context.lineWidth = 1.5;
+    context.beginPath();
+    for (const [dx, dy] of [[0, -6], [6, 0], [0, 6], [-6, 0]]) context.lineTo(x + dx, y + dy);
+    context.closePath();
+    context.fill();
+    context.stroke();
+    context.font = "600 11px system-ui, sans-serif";
+    context.textAlign = "left";
+    context.textBaseline = "middle";
+    context.lineWidth = 3;
+    context.strokeText(label, x + 9, y - 7);
+    context.fillText(label, x + 9, y - 7);
+  }
+}
+
+export function round(value) {
+  return Math.round(value * 1000) / 1000;
+}

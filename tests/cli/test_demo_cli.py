@@ -1,0 +1,93 @@
+"""`vhd demo` and `vhdiffuser.execute`, with models of a few updates: mechanics, not quality."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from toy_point import ToyController, ToyEnv, ToyPlanner
+
+import vhdiffuser
+from vhdiffuser.cli import run
+from vhdiffuser.errors import UnknownNameError, VhdError
+
+TINY = ["--threads", "1", "--quiet", "--updates", "3", "--log-every", "1", "--warmup", "1"]
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory) -> Path:
+    """A folder of exported toy weights."""
+    home, folder = tmp_path_factory.mktemp("trained"), tmp_path_factory.mktemp("weights")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("VHD_HOME", str(home))
+        env = "maze2d-umaze"
+        assert run(["data", "get", env, "--source", "build", "--size", "5000", "--quiet"]) == 0
+        assert run(["train", "planner", env, "--dim", "8", "--batch-size", "4", *TINY]) == 0
+        assert run(["train", "length", env, *TINY]) == 0
+        assert run(["models", "export", env, "--out", str(folder), "--results", str(folder), "--quiet"]) == 0
+    return folder
+
+
+def test_demo_prints_both_protocols_beside_the_paper_and_draws(weights, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    command = ["demo", str(weights), "--n", "2", "--workers", "1", "--quiet", "--out", "pictures"]
+    capsys.readouterr()
+    assert run(command) == 0
+    text = capsys.readouterr().out
+    assert "maze2d-umaze: 2 random instances" in text
+    assert all(figure in text for figure in ("97.1", "112.7", "100.0", "140.0")), "Table II's row of VHD"
+    assert (tmp_path / "pictures/demo-maze2d-umaze.png").stat().st_size > 10_000
+    assert run([*command, "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert [(cell["protocol"], cell["n"]) for cell in answer["results"]] == [("ss", 2), ("rp", 2)]
+    assert answer["results"][0]["paper_success_rate"] == pytest.approx(0.971)
+    assert {path.name for path in tmp_path.iterdir()} <= {"pictures", "home"}, "rows of a demo are not kept"
+
+
+def test_demo_without_weights_says_what_to_do(capsys):
+    assert run(["demo", "maze9d", "--quiet"]) == 1
+    error = capsys.readouterr().err
+    assert "no weights ship for 'maze9d'" in error
+    assert "vhd train planner maze9d" in error
+
+
+def test_a_folder_of_weights_plans_from_the_command_line(weights, tmp_path, capsys):
+    command = ["plan", str(weights), "--start", "1", "1", "--goal", "3", "1", "--out", str(tmp_path / "plan.png")]
+    assert run(command) == 0
+    assert (tmp_path / "plan.png").exists()
+
+
+def test_an_environments_name_is_not_mistaken_for_a_folder(weights, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "maze9d").mkdir()
+    with pytest.raises(UnknownNameError, match="shipped planner"):
+        vhdiffuser.load_planner("maze9d")
+
+
+def test_load_plan_execute_in_a_few_lines(weights):
+    planner = vhdiffuser.load_planner(weights)
+    plan = planner.plan([1, 1, 0, 0], [3, 1], 40)
+    rollout = vhdiffuser.execute(planner, [1, 1, 0, 0], [3, 1], "ss")
+    assert plan.length == 40
+    assert rollout.observations.shape == (rollout.steps + 1, 4)
+    assert rollout.replans == 0
+    assert rollout.steps <= rollout.plans[0][1].length
+    with pytest.raises(VhdError, match="inside a wall"):
+        vhdiffuser.execute(planner, [1, 1, 0, 0], [1.8, 0.8])
+
+
+def test_execute_drives_a_simulator_of_ones_own():
+    planner = ToyPlanner()
+    rollout = vhdiffuser.execute(planner, [0.1, 0.1], [0.9, 0.5], env=ToyEnv(), controller=ToyController())
+    assert rollout.success
+    assert rollout.steps == 8
+    np.testing.assert_allclose(rollout.observations[-1], [0.9, 0.5], atol=0.1)
+    stuck = vhdiffuser.execute(planner, [0.1, 0.1], [0.9, 0.2], env=ToyEnv(stuck=True), controller=ToyController())
+    assert (stuck.success, stuck.steps) == (False, 40), "it plans again until the step budget is spent"
+    assert stuck.replans > 0
+    with pytest.raises(UnknownNameError, match="ss, rp"):
+        vhdiffuser.execute(planner, [0.1, 0.1], [0.9, 0.5], "once", env=ToyEnv(), controller=ToyController())
+    with pytest.raises(VhdError, match="toy has no simulator of ours"):
+        vhdiffuser.execute(planner, [0.1, 0.1], [0.9, 0.5])

@@ -1,0 +1,66 @@
+"""`vhd serve` as a process: its address, the client example against it, its end; and wrong ports."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from vhdiffuser.cli import run
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAM = """
+import sys
+sys.path.insert(0, "tests/web")
+from web_toys import toy_library
+from vhdiffuser.web.library import Library
+Library.of_weights = classmethod(lambda cls, source: toy_library())
+from vhdiffuser.cli import run
+sys.exit(run(["serve", "--port", "0", "--no-browser"]))
+"""
+
+
+@pytest.fixture
+def served() -> Iterator[tuple[subprocess.Popen[str], str]]:
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM], cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    found = re.search(r"http://127\.0\.0\.1:\d+", process.stdout.readline())
+    assert found is not None
+    yield process, found[0]
+    process.kill()
+    process.wait()
+
+
+def test_it_serves_the_page_and_the_client_example_and_ends_on_ctrl_c(served):
+    process, address = served
+    with urllib.request.urlopen(address, timeout=60) as answer:
+        assert b"VH&#8209;Diffuser" in answer.read()
+    client = [sys.executable, str(ROOT / "examples/api_client.py"), address]
+    told = subprocess.run(client, capture_output=True, text=True, timeout=120, check=True).stdout
+    assert [line.split()[0] for line in told.splitlines()] == ["maze2d-umaze:", "horizon", "plan", "execution"]
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=60) in (0, 130)
+
+
+def test_a_taken_port_says_so(capsys):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        assert run(["serve", "--no-browser", "--port", str(taken.getsockname()[1])]) == 1
+    assert "Choose another --port" in capsys.readouterr().err
+
+
+def test_a_wrong_port_is_refused(capsys):
+    assert run(["serve", "--no-browser", "--port", "70000"]) == 1
+    assert "0..65535" in capsys.readouterr().err

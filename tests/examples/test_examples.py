@@ -1,0 +1,80 @@
+"""Every example runs as a reader would run it, in a cache folder of its own, and shows what it says it shows."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from vhdiffuser.models import shipped_environments
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+ELSEWHERE = {"api_client.py"}
+"""Tested with the server that it talks to."""
+
+
+def run_example(name: str, home: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / name), *arguments],
+        env={**os.environ, "VHD_HOME": str(home)},
+        cwd=home.parent,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+def numbers(pattern: str, text: str) -> list[float]:
+    match = re.search(pattern, text)
+    assert match is not None, f"no '{pattern}' in:\n{text}"
+    return [float(group) for group in match.groups()]
+
+
+def test_your_own_data_gets_plans_of_the_length_they_need(vhd_home):
+    text = run_example("train_on_your_own_data.py", vhd_home)
+    (near,) = numbers(r"near goal: (\d+) states", text)
+    (far,) = numbers(r"far goal: (\d+) states", text)
+    assert 8 <= near < 25
+    assert 40 < far <= 96
+    assert re.search(r"far goal.* to \[0\.9\s+0\.9\s+0\.9", text), "the plan ends at its goal"
+
+
+def test_your_own_environment_is_driven_to_its_goals(vhd_home):
+    text = run_example("drive_your_own_gymnasium_env.py", vhd_home)
+    (hits,) = numbers(r"(\d) of 5 reached", text)
+    assert hits >= 4
+
+
+def test_a_diffuser_checkpoint_plans_at_predicted_lengths(vhd_home):
+    text = run_example("diffuser_checkpoint_with_length_predictor.py", vhd_home)
+    fixed_near, near = numbers(r"near: (\d+) states as trained, (\d+) as predicted", text)
+    fixed_far, far = numbers(r"far: (\d+) states as trained, (\d+) as predicted", text)
+    assert fixed_near == fixed_far == 128
+    assert 16 <= near < far <= 256
+
+
+def test_the_predictor_guides_a_search(vhd_home):
+    text = run_example("heuristic_for_graph_search.py", vhd_home)
+    shortest, everywhere = numbers(r"no heuristic\s+([\d.]+) steps,\s+([\d.]+) nodes", text)
+    found, guided = numbers(r"Length Predictor\s+([\d.]+) steps,\s+([\d.]+) nodes", text)
+    assert guided < everywhere / 2
+    assert shortest - 0.1 <= found < 1.15 * shortest
+
+
+@pytest.mark.skipif("maze2d-large" not in shipped_environments(), reason="no weights ship for maze2d-large yet")
+def test_shipped_weights_plan_and_execute(vhd_home):
+    text = run_example("plan_with_shipped_weights.py", vhd_home)
+    assert "replan-on-deviation: reached the goal" in text
+
+
+def test_every_example_is_tested_and_listed():
+    tested = set(re.findall(r'run_example\("(\w+\.py)"', Path(__file__).read_text()))
+    present = {path.name for path in EXAMPLES.glob("*.py")}
+    assert present == tested | (ELSEWHERE & present)
+    listed = (EXAMPLES / "README.md").read_text()
+    assert all(name in listed for name in tested)

@@ -1,0 +1,116 @@
+"""The library: which weights are there, loaded once, and what is said of those that are not."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+import torch
+from web_toys import NORMALIZER, SPEC, load_toy
+
+from vhdiffuser.diffusion.config import PlannerConfig
+from vhdiffuser.diffusion.unet import TemporalUnet
+from vhdiffuser.errors import UnknownNameError
+from vhdiffuser.length.config import LengthConfig, goal_dims
+from vhdiffuser.length.network import LengthNetwork
+from vhdiffuser.modelfile import ModelHeader, save_model
+from vhdiffuser.models import run_folder
+from vhdiffuser.web import planning
+from vhdiffuser.web.library import Library, Missing, Shelf
+from vhdiffuser.web.limits import NotReady
+from vhdiffuser.web.messages import PlanRequest
+from vhdiffuser.web.scene import checked_instance, describe
+
+
+def save(kind: str, name: str, network: torch.nn.Module, config: dict) -> None:
+    header = ModelHeader(kind, SPEC.to_json(), config, NORMALIZER.to_json(), "f")
+    save_model(run_folder(SPEC.name, name) / "model.safetensors", network.state_dict(), header)
+
+
+def save_planner(name: str, horizon: int | None = None) -> None:
+    config = PlannerConfig(dim=8, diffusion_steps=16, steps=2, horizon=horizon)
+    save("planner", name, TemporalUnet(SPEC.state_dim, config.dim, config.dim_mults), config.to_json())
+
+
+def save_length() -> None:
+    config = LengthConfig()
+    network = LengthNetwork(SPEC.state_dim, goal_dims(SPEC, config), len(config.levels), config.network)
+    save("length", "length", network, config.to_json())
+
+
+def test_weights_are_found_as_they_appear_and_used(vhd_home):
+    library = Library.of_weights("trained")
+    commands = {name: missing.to_plan for name, missing in library.listing()}
+    assert len(commands) == 5
+    assert commands[SPEC.name] == ("vhd train planner maze2d-umaze", "vhd train length maze2d-umaze")
+    with pytest.raises(NotReady, match="`vhd train planner maze2d-umaze` and `vhd train length"):
+        library.get(SPEC.name)
+    save_planner("vhd")
+    save_planner("fh-64", horizon=64)
+    save_length()
+    assert dict(library.listing())[SPEC.name] == Missing()
+    loaded = library.get(SPEC.name)
+    assert sorted(loaded.fixed) == [64]
+    assert loaded.fixed[64].config.horizon == 64
+    assert library.at_hand(SPEC.name) is loaded
+    request = PlanRequest(environment=SPEC.name, start=[1, 1], goal=[3, 1])
+    horizon = planning.horizon(loaded, request, checked_instance(loaded, [1, 1], [3, 1]))
+    assert horizon.low <= horizon.length <= horizon.high
+    assert horizon.quantile_spread is not None
+    assert horizon.quantile_spread >= 0
+
+
+def test_a_learned_controller_may_be_missing():
+    missing = dict(Library.of_weights("trained").listing())["cube"]
+    assert missing.to_execute == ("vhd train dynamics cube",)
+
+
+def test_unknown_names_list_the_known():
+    with pytest.raises(UnknownNameError, match="maze2d-umaze"):
+        Library.of_weights("trained").get("maze3d")
+
+
+def test_two_visitors_load_once():
+    loads = []
+
+    def load():
+        loads.append(1)
+        return load_toy()
+
+    library = Library([Shelf(SPEC.name, Missing, load)])
+    threads = [threading.Thread(target=library.get, args=(SPEC.name,)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(loads) == 1
+
+
+def test_simulators_are_lent_to_one_at_a_time_and_reused():
+    pool = load_toy().pool
+    with pool.lent() as one, pool.lent() as two:
+        assert one is not two
+    with pool.lent() as again:
+        assert again in (one, two)
+
+
+def test_a_workspace_has_two_views_that_share_an_axis():
+    from dataclasses import replace
+    from types import SimpleNamespace
+
+    toy = load_toy()
+    from vhdiffuser.envs.registry import get_spec
+    from vhdiffuser.web.scene import views_of
+
+    env = SimpleNamespace(workspace=np.array([[-1.75, -3.5, 0.2], [1.75, 3.5, 3.5]]))
+    above, front = views_of(replace(toy, spec=get_spec("cube"), env=env))  # type: ignore[arg-type]
+    assert (above.right, above.up, front.right, front.up) == (1, 0, 1, 2)
+    assert above.right_range == front.right_range == [-3.5, 3.5]
+    assert front.up_range == [0.2, 3.5]
+
+
+def test_the_first_pair_is_a_long_one():
+    toy = load_toy()
+    scene = describe(toy, ())
+    assert np.linalg.norm(np.subtract(scene.start, scene.goal)) > 1.5

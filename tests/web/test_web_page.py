@@ -1,0 +1,271 @@
+"""The page in a real browser: load, drag, plan, play, compare, error. Debian's headless Chromium through Playwright."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+import uvicorn
+from web_toys import SPEC, toy_library
+
+from vhdiffuser.web.app import create_app
+
+playwright = pytest.importorskip("playwright.sync_api", reason="BROWSER TESTS SKIPPED: pip install playwright")
+expect = playwright.expect
+# Chromium's own errands would only be refused on a machine without a network.
+QUIET = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
+QUIET += ["--disable-component-update", "--disable-sync"]
+PATIENCE = 20_000
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    library = toy_library()
+    library.get(SPEC.name)  # its imports take seconds
+    server = uvicorn.Server(uvicorn.Config(create_app(library), port=0, log_level="error"))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/"
+    server.should_exit = True
+    thread.join(timeout=10)
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[playwright.Browser]:
+    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    with playwright.sync_playwright() as started:
+        try:
+            opened = started.chromium.launch(executable_path=program, args=QUIET)
+        except playwright.Error as error:
+            pytest.skip(f"BROWSER TESTS SKIPPED: no Chromium here (apt-get install chromium): {error}")
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def page(browser: playwright.Browser, address: str) -> Iterator[playwright.Page]:
+    """The toy maze, planned and executed; asserts at the end that nothing went wrong or outside."""
+    context = browser.new_context(viewport={"width": 1200, "height": 900})
+    page = context.new_page()
+    page.set_default_timeout(PATIENCE)
+    expect.set_options(timeout=PATIENCE)
+    asked, faults = [], []
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    open_scene(page, address, "start=1,1&goal=1,2.5&protocol=ss")
+    yield page
+    assert faults == []
+    assert all(url.startswith((address, "blob:")) for url in asked), "the page asked another host"
+    context.close()
+
+
+def open_scene(page: playwright.Page, address: str, scene: str) -> None:
+    page.goto(f"{address}#env=maze2d-umaze&{scene}")
+    expect(page.locator("#verdict")).to_contain_text("Goal")
+
+
+def middle(page: playwright.Page, selector: str) -> tuple[float, float]:
+    box = page.locator(selector).bounding_box()
+    assert box is not None
+    return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+
+
+def drag(page: playwright.Page, selector: str, right: float, down: float) -> None:
+    x, y = middle(page, selector)
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(x + right / 2, y + down / 2, steps=4)
+    page.mouse.move(x + right, y + down, steps=4)
+    page.mouse.up()
+
+
+def unit(page: playwright.Page) -> float:
+    """Page pixels of one cell: the toy maze shows 3.7 of them."""
+    box = page.locator(".view canvas").bounding_box()
+    assert box is not None
+    return box["width"] / 3.7
+
+
+def test_load_shows_horizon_plan_and_execution(page):
+    expect(page.locator("#length")).to_have_text("91")
+    expect(page.locator("#spread")).to_contain_text("88 to 95")
+    expect(page.locator("#verdict")).to_contain_text("Goal reached in")
+    expect(page.locator("#status")).to_contain_text("91 states planned in")
+    assert page.locator("#environment option").all_inner_texts() == ["maze2d-umaze", "maze2d-large (no weights)"]
+    assert page.locator("#environment option").nth(1).is_disabled()
+    page.locator("#missing summary").click()
+    expect(page.locator("#missing")).to_contain_text("vhd train planner maze2d-large")
+
+
+def test_dragging_the_goal_plans_anew(page):
+    before = page.url
+    drag(page, ".handle.goal", -0.75 * unit(page), 0)
+    # 45 steps less of the ruler; a pixel is about half a step.
+    expect(page.locator("#length")).to_have_text(re.compile(r"^4[5-7]$"))
+    expect(page.locator("#verdict")).to_contain_text("Goal reached in")
+    assert page.url != before
+    assert "goal=1,1.7" in page.url
+
+
+def test_a_click_places_what_is_chosen(page):
+    x, y = middle(page, ".handle.start")
+    page.mouse.click(x + unit(page), y)
+    expect(page.locator("#length")).to_have_text(re.compile(r"^6[0-2]$"))
+    page.locator("input[name=placing][value=start]").check(force=True)
+    page.mouse.click(x + 0.5 * unit(page), y)
+    expect(page.locator("#length")).to_have_text(re.compile(r"^3[0-2]$"))
+
+
+def test_the_keyboard_moves_the_goal_and_plays(page):
+    goal = page.locator(".handle.goal")
+    goal.focus()
+    page.keyboard.press("Shift+ArrowLeft")  # five hundredths of the view: 0.185 units, 11.1 steps
+    expect(page.locator("#status")).to_contain_text("80 states planned")
+    expect(page.locator("#verdict")).to_contain_text("Goal reached in")
+    expect(goal).to_have_attribute("aria-label", re.compile(r"Goal at x 1\.00, y 2\.3"))
+    # In one go, because a film may be over before a slow machine looks again.
+    labels = page.evaluate(
+        """() => [[" ", "execute-play"], ["d", "denoise-play"]].map(([key, id]) => {
+            document.body.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
+            return document.getElementById(id).getAttribute("aria-label");
+        })"""
+    )
+    assert labels == ["Pause the execution", "Pause the denoising"]
+    page.keyboard.press("p")
+    expect(page.locator("input[name=protocol][value=rp]")).to_be_checked()
+
+
+def test_denoising_plays_and_can_be_scrubbed(page):
+    expect(page.locator("#denoise-at")).to_have_text("plan")
+    page.locator("#denoise").fill("2")
+    expect(page.locator("#denoise-at")).to_have_text("step 2 of 4")
+    noisy = page.locator(".view canvas").screenshot()
+    page.locator("#denoise-play").click()
+    expect(page.locator("#denoise-at")).to_have_text("plan")
+    assert page.locator(".view canvas").screenshot() != noisy
+
+
+def test_execution_plays_pauses_and_can_be_scrubbed(page):
+    last = int(page.locator("#execute").get_attribute("max"))
+    expect(page.locator("#execute-at")).to_have_text(f"{last} of {last}")
+    labels = page.evaluate(
+        """() => {
+            const button = document.getElementById("execute-play");
+            return [0, 1].map(() => { button.click(); return button.getAttribute("aria-label"); });
+        }"""
+    )
+    assert labels == ["Pause the execution", "Play the execution"]
+    page.locator("#execute-play").click()
+    expect(page.locator("#execute-at")).to_have_text(f"{last} of {last}")
+    page.locator("#execute").fill("10")
+    expect(page.locator("#execute-at")).to_have_text(f"10 of {last}")
+
+
+def test_replanning_is_marked(page, address):
+    open_scene(page, address, "start=1,1&goal=3,1")
+    expect(page.locator("#verdict")).to_contain_text("Goal missed after 600 steps, replanned")
+    page.locator("#replans summary").click()
+    expect(page.locator("#replans li").first).to_have_text(re.compile(r"step \d+: \d+ states, off the plan"))
+    assert page.locator("#timeline .start-mark").count() == page.locator("#replans li").count()
+
+
+def test_compare_shows_four_horizons(page):
+    page.locator("#compare").click()
+    figures = page.locator(".method")
+    expect(figures).to_have_count(4)
+    for number in range(4):
+        expect(figures.nth(number)).to_contain_text(re.compile("reached in|missed after"))
+    expect(figures.nth(0)).to_contain_text("predicted 91 states")
+    expect(figures.nth(1)).to_contain_text("trained at this horizon")
+    expect(figures.nth(3)).to_contain_text("forced to this length")
+
+
+def test_the_field_is_drawn_over_the_maze(page):
+    plain = page.locator(".view canvas").screenshot()
+    page.keyboard.press("f")
+    expect(page.locator("#field-max")).to_have_text(re.compile(r"^1\d\d$"))
+    assert page.locator(".view canvas").screenshot() != plain
+    page.keyboard.press("f")
+    expect(page.locator("#field-legend")).to_be_hidden()
+
+
+def test_a_point_in_a_wall_is_refused_with_a_reason(page):
+    alert = page.locator("#refusal")
+    expect(alert).to_be_hidden()
+    drag(page, ".handle.goal", -1.5 * unit(page), unit(page))
+    expect(alert).to_be_visible()
+    expect(alert).to_contain_text("inside a wall")
+    expect(page.locator(".handle.goal")).to_have_class(re.compile("refused"))
+    drag(page, ".handle.goal", 0, -unit(page))
+    expect(alert).to_be_hidden()
+    page.locator("#steps").fill("99")
+    page.locator("#steps").press("Enter")
+    expect(alert).to_contain_text("from 1 to 32")
+    expect(page.locator("#steps")).to_have_value("4")
+
+
+def test_the_link_restores_the_scene(page, address):
+    page.locator("#seed").fill("7")
+    page.locator("#seed").press("Enter")
+    page.locator("#sampler").select_option("dpm++")
+    page.locator("#gamma").fill("1.5")
+    expect(page.locator("#length")).to_have_text("137")
+    link = page.url
+    page.goto("about:blank")
+    page.goto(link)
+    expect(page.locator("#length")).to_have_text("137")
+    expect(page.locator("#status")).to_contain_text("(dpm++, 4 steps)")
+    expect(page.locator("#seed")).to_have_value("7")
+    expect(page.locator("input[name=protocol][value=ss]")).to_be_checked()
+
+
+def test_an_unknown_environment_in_the_link_is_refused(page, address):
+    page.goto("about:blank")
+    page.goto(f"{address}#env=maze3d")
+    expect(page.locator("#refusal")).to_contain_text("unknown environment 'maze3d'")
+
+
+def test_downloads(page, tmp_path: Path):
+    saved = {}
+    for kind in ("json", "csv", "png"):
+        with page.expect_download() as download:
+            page.locator(f"#save-{kind}").click()
+        saved[kind] = tmp_path / download.value.suggested_filename
+        download.value.save_as(saved[kind])
+    plan = json.loads(saved["json"].read_text())
+    assert (plan["environment"], plan["length"], len(plan["states"])) == ("maze2d-umaze", 91, 91)
+    lines = saved["csv"].read_text().splitlines()
+    assert lines[0] == "step,x,y,vx,vy"
+    assert len(lines) == 92
+    assert saved["png"].read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_phone_and_the_dark(browser, address):
+    context = browser.new_context(viewport={"width": 360, "height": 740}, color_scheme="dark", has_touch=True)
+    page = context.new_page()
+    page.set_default_timeout(PATIENCE)
+    open_scene(page, address, "start=1,1&goal=1,2.5&compare=1&field=1")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360, "nothing to scroll sideways"
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(18, 22, 29)"
+    x, y = middle(page, ".handle.start")
+    page.touchscreen.tap(x + unit(page), y)
+    expect(page.locator("#length")).to_have_text(re.compile(r"^6[0-2]$"))
+    context.close()
+
+
+def test_the_reference_lists_every_route(page, address):
+    page.goto(f"{address}api.html")
+    expect(page.locator("h2", has_text="POST /api/stream")).to_be_visible()
+    expect(page.locator("code", has_text="protocol").first).to_be_visible()

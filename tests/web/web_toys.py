@@ -1,0 +1,84 @@
+"""A library of one maze whose planner draws straight lines: the whole way from request to rollout, in milliseconds."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+
+import numpy as np
+import torch
+from torch import nn
+
+from vhdiffuser.control.base import Controller, make_controller
+from vhdiffuser.data.normalizer import Normalizer
+from vhdiffuser.diffusion.config import PlannerConfig
+from vhdiffuser.envs.make import make_env
+from vhdiffuser.envs.registry import get_spec
+from vhdiffuser.planner.planner import Planner
+from vhdiffuser.web.library import Library, Loaded, Missing, Shelf, SimulatorPool
+
+SPEC = get_spec("maze2d-umaze")
+NORMALIZER = Normalizer(np.array([0.4, 0.4, -5, -5], np.float32), np.array([3.2, 3.2, 5, 5], np.float32))
+CONFIG = PlannerConfig(dim=8, prediction="sample", diffusion_steps=32, steps=4, gamma=1.0)
+STEPS_PER_UNIT = 60.0
+
+FREE = {"environment": "maze2d-umaze", "start": [1.0, 1.0], "goal": [1.0, 2.5]}
+"""A corridor: the straight line is the way."""
+BEHIND_WALL = {"environment": "maze2d-umaze", "start": [1.0, 1.0], "goal": [3.0, 1.0]}
+"""The straight line leads through a wall: the ball cannot follow."""
+
+
+class StraightLines(nn.Module):
+    """tau^0 between the ends that are known, at constant speed."""
+
+    def forward(self, tau: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+        first, last = tau[:, :1, :2], tau[:, -1:, :2]
+        share = torch.linspace(0, 1, tau.shape[1])[None, :, None]
+        scale = torch.from_numpy(NORMALIZER.scale)
+        seconds = (tau.shape[1] - 1) * CONFIG.stride * SPEC.control_dt
+        speed = (last - first) * scale[:2] / seconds / scale[2:]
+        return torch.cat([first + share * (last - first), speed.expand(-1, tau.shape[1], -1)], dim=2)
+
+
+class Ruler:
+    """A Length Predictor that measures the straight line."""
+
+    def predict_steps(self, starts: np.ndarray, goals: np.ndarray) -> np.ndarray:
+        return STEPS_PER_UNIT * np.linalg.norm(starts[..., :2] - goals, axis=-1)
+
+
+class SlowController(Controller):
+    """Takes its time at every step: an execution that lasts until it is ended."""
+
+    def act(self, observations, plans, indices):
+        time.sleep(0.02)
+        return np.zeros((len(observations), 2), np.float32)
+
+    def describe(self):
+        return {"name": "slow"}
+
+
+def load_toy(controller: Controller | None = None) -> Loaded:
+    env = make_env(SPEC.name)
+    return Loaded(
+        spec=SPEC,
+        env=env,
+        planner=Planner(StraightLines(), CONFIG, SPEC, NORMALIZER, Ruler(), outside="ignore"),
+        fixed={64: Planner(StraightLines(), CONFIG, SPEC, NORMALIZER, outside="ignore")},
+        controller=controller or make_controller(SPEC),
+        pool=SimulatorPool(partial(make_env, SPEC.name), env),
+    )
+
+
+def toy_library(controller: Controller | None = None) -> Library:
+    """The toy maze, and one environment without weights."""
+
+    def fail() -> Loaded:
+        raise AssertionError("an environment without weights must not be loaded")
+
+    return Library(
+        [
+            Shelf(SPEC.name, Missing, partial(load_toy, controller)),
+            Shelf("maze2d-large", lambda: Missing(to_plan=("vhd train planner maze2d-large",)), fail),
+        ]
+    )
