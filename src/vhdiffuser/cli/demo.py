@@ -150,7 +150,7 @@ def _print(environment: str, choice: PlannerChoice, summaries: list[Summary]) ->
     names = {"ss": "single-shot", "rp": "replan-on-deviation"}
     out.print(
         f"{environment}: {summaries[0].n} random instances, {choice.sampler} in {choice.sampler_steps} steps, "
-        f"gamma {choice.gamma:g}, one plan drawn per plan used"
+        f"gamma {choice.gamma:g}, candidates per plan {choice.candidates}"
     )
     out.print(f"{'':22}{'SR % [95 %]':24}{'paper':>8}    {'AES [95 %]':24}{'paper':>8}", markup=False)
     for item in summaries:

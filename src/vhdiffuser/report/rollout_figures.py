@@ -40,7 +40,7 @@ def draw_rollouts(rows: Mapping[str, Sequence[KeptRollout]], config: Mapping[str
         for axes, kept in zip(own, rollouts, strict=False):
             draw_maze(axes, walls)
             for _, places in kept.plans:
-                draw_path(axes, on_page(environment, places), color=PLAN_COLOUR, linewidth=0.8)
+                draw_path(axes, on_page(environment, places), color=PLAN_COLOUR, linewidth=4, alpha=0.5)
             executed = on_page(environment, kept.states[:, goal_dims])
             draw_path(axes, executed, color=METHOD_COLOURS["vhd"])
             draw_ends(axes, executed[0], on_page(environment, kept.instance.goal), tolerance)
