@@ -17,10 +17,7 @@ $(STAMP): pyproject.toml requirements.lock
 	touch $@
 
 demo: setup
-	$(BIN)/vhd data get maze2d-umaze
-	$(BIN)/vhd data info maze2d-umaze
-	mkdir -p out
-	$(BIN)/vhd data draw maze2d-umaze --out out/maze2d-umaze.png
+	$(BIN)/vhd demo maze2d-large --n 100 --out out
 
 # Data, training of every network, the benchmark and the report; goes on where it stopped.
 ENV ?= maze2d-umaze
