@@ -4,14 +4,17 @@
     python benchmarks/plan_quality.py maze2d-umaze --runs vhd fh-128        several planners at their own settings
 
 Lengths come from the true geodesic distance at a stated speed (evaluation only), so that planners are
-compared and nothing else. Columns, on the knots that the network made:
+compared and nothing else. The first two columns are of the knots that the network made, the others of the
+plan at the control rate that is executed; distances in the environment's units, means over plans:
 
-  gap         distance between where the knot next to an end should be, by the velocities, and where it is
-              (both ends, mean), in units of the environment
-  jump        the same between interior knots (the dynamics error |p' - p - v dt|), mean over plans of the largest
-  step        largest move per control step, mean over plans (data: 0.073 at most)
-  in wall     share of planned states nearer to a wall than the ball's radius less a fifth
-  SS, AES     single-shot success and executed steps, one plan a pair, PD tracking
+  knot gap    distance between where the knot next to an end should be, by the velocities, and where it is, both ends
+  knot jump   the same between interior knots, the largest of a plan
+  gap         the same as the first, of the plan's own first and last step
+  error       largest dynamics error |p[t+1] - p[t] - v[t] dt| of a plan
+  step        largest move per control step of a plan (data: 0.073 at most)
+  hard %      share of control steps that ask for more acceleration than a full action gives
+  in wall %   share of planned states nearer to a wall than the ball's radius less a fifth
+  SS %, AES   single-shot success and executed steps, one plan a pair, PD tracking
 """
 
 from __future__ import annotations
@@ -50,14 +53,35 @@ class GeodesicLength:
         return self.geodesic.distance(starts[:, :2], goals) / self.speed + self.slack
 
 
-def knot_errors(plan: Plan, dt: float) -> tuple[float, float]:
-    """(mean gap at the ends, largest gap inside): |p_{k+1} - p_k - (v_k + v_{k+1}) dt / 2| of the knots."""
+FULL_ACTION = 0.237
+"""Change of velocity by one control step at full action."""
+
+
+def join_errors(states: np.ndarray, spacing: float) -> np.ndarray:
+    """(T - 1,) |p' - p - (v + v') spacing / 2| of (T, 4) states that far apart in time."""
+    step = np.diff(states[:, :2], axis=0) - spacing * (states[1:, 2:] + states[:-1, 2:]) / 2
+    return np.linalg.norm(step, axis=1)
+
+
+def ends(errors: np.ndarray) -> float:
+    """Mean of the first and the last."""
+    return float((errors[0] + errors[-1]) / 2)
+
+
+def quality(plan: Plan, dt: float) -> tuple[float, ...]:
+    """Knot gap, knot jump, gap, error, step, hard share."""
     assert plan.denoising is not None
-    knots = plan.denoising[-1].astype(np.float64)
-    spacing = dt * (plan.length - 1) / (len(knots) - 1)
-    step = np.diff(knots[:, :2], axis=0) - spacing * (knots[1:, 2:] + knots[:-1, 2:]) / 2
-    error = np.linalg.norm(step, axis=1)
-    return float((error[0] + error[-1]) / 2), float(error[1:-1].max()) if len(error) > 2 else float(error.max())
+    knots, states = plan.denoising[-1].astype(np.float64), plan.states.astype(np.float64)
+    between = join_errors(knots, dt * (plan.length - 1) / (len(knots) - 1))
+    moves = np.diff(states[:, :2], axis=0)
+    return (
+        ends(between),
+        float(between[1:-1].max() if len(between) > 2 else between.max()),
+        ends(join_errors(states, dt)),
+        float(np.linalg.norm(moves - states[:-1, 2:] * dt, axis=1).max()),
+        float(np.linalg.norm(moves, axis=1).max()),
+        float((np.abs(np.diff(states[:, 2:], axis=0)).max(axis=1) > FULL_ACTION).mean()),
+    )
 
 
 def judge(planner: Planner, environment: str, n: int, sampler: str | None, steps: int | None) -> dict[str, float]:
@@ -69,18 +93,16 @@ def judge(planner: Planner, environment: str, n: int, sampler: str | None, steps
     begun = time.perf_counter()
     plans = planner.plan_batch(starts, goals, None, steps, sampler, keep_denoising=True)
     seconds = time.perf_counter() - begun
-    errors = np.array([knot_errors(plan, spec.control_dt) for plan in plans])
+    means = np.mean([quality(plan, spec.control_dt) for plan in plans], axis=0)
     places = np.concatenate([plan.states[:, :2] for plan in plans])
-    moves = [np.linalg.norm(np.diff(plan.states[:, :2], axis=0), axis=1).max() for plan in plans]
     bound = BoundPlanner.of(planner, sampler, steps)
     with Simulators(partial(make_env, spec.name), n, 1) as simulators:
         horizon = planner.config.horizon
         executor = Executor(bound, make_controller(spec), simulators, single_shot(), horizon=horizon)
         outcomes = list(executor.run(instances))
     return {
-        "gap": float(errors[:, 0].mean()),
-        "jump": float(errors[:, 1].mean()),
-        "step": float(np.mean(moves)),
+        **dict(zip(("knot gap", "knot jump", "gap", "error", "step"), means.tolist(), strict=False)),
+        "hard %": 100 * float(means[5]),
         "in wall %": 100 * float((clearance(environment.removeprefix("maze2d-"), places) < 0.8 * BALL_RADIUS).mean()),
         "SS %": 100 * float(np.mean([outcome.rollout.success for outcome in outcomes])),
         "AES": float(np.mean([outcome.rollout.steps for outcome in outcomes])),
@@ -101,7 +123,8 @@ def main() -> None:
     sweep = [("ddim", steps) for steps in (1, 2, 3, 5, 10, 20)] + [("dpm++", 5), ("dpm++", 10), ("ddpm", None)]
     header = None
     for run in options.runs:
-        planner = Planner.load(run_folder(options.environment, run) / "model.safetensors", length, outside="ignore")
+        path = run_folder(options.environment, run) / "model.safetensors"
+        planner = Planner.load(path, length, gamma=1.0, outside="ignore")
         for sampler, steps in sweep if len(options.runs) == 1 or options.sweep else [(None, None)]:
             steps = planner.config.diffusion_steps if sampler == "ddpm" and steps is None else steps
             row = judge(planner, options.environment, options.n, sampler, steps)
