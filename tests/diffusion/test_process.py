@@ -95,3 +95,12 @@ def test_unknown_prediction_and_too_few_steps_are_refused() -> None:
         Process(64, "score")
     with pytest.raises(VhdError, match="at least 2"):
         Process(1)
+
+
+def test_a_crop_that_is_clamped_altogether_has_no_loss_and_no_nan() -> None:
+    predicted = torch.randn(3, 2, 2, requires_grad=True)
+    loss = denoising_loss(predicted, torch.randn(3, 2, 2), torch.ones(1, 2, 2, dtype=torch.bool))
+    loss.backward()
+    assert loss.item() == 0
+    assert predicted.grad is not None
+    assert (predicted.grad == 0).all()

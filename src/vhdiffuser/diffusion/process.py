@@ -83,8 +83,8 @@ def denoising_loss(predicted: torch.Tensor, target: torch.Tensor, mask: torch.Te
     """||target - predicted||^2, eq. (8), averaged over the entries that are not clamped.
 
     Clamped entries are inputs, not unknowns: Diffuser overwrites the answer there, which gives no
-    gradient and only shifts the logged loss.
+    gradient and only shifts the logged loss. A crop of two knots may be clamped altogether: its loss is 0.
     """
     squared = (predicted.float() - target).square()  # (B, K, d)
     free = (~mask).to(squared.dtype).expand_as(squared)
-    return (squared * free).sum() / free.sum()
+    return (squared * free).sum() / free.sum().clamp(min=1)
