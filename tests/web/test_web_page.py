@@ -31,7 +31,7 @@ def address() -> Iterator[str]:
     torch.set_num_threads(1)
     library = toy_library()
     library.get(SPEC.name)  # its imports take seconds
-    server = uvicorn.Server(uvicorn.Config(create_app(library), port=0, log_level="error"))
+    server = uvicorn.Server(uvicorn.Config(create_app(library), port=0, log_config=None, log_level="error"))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     while not server.started:

@@ -61,6 +61,8 @@ class Serve:
             create_app(library, hosts=(*LOOPBACK, self.host) if local else ("*",)),
             host=self.host,
             port=self.port,
+            # uvicorn's own set-up closes every handler there is, and absl's (MuJoCo's tools) closes stderr with it.
+            log_config=None,
             log_level="warning",
             limit_concurrency=64,
             timeout_keep_alive=10,

@@ -133,6 +133,7 @@ def config_of(
         diffusion_steps=steps,
         stride=1,
         clamp="state",
+        smoothing=0.0,
         horizon=_number(path, "horizon", state.get("loss_fn.weights"), horizon),
         batch_size=32,
         sampler="ddpm",
