@@ -16,6 +16,9 @@ from vhdiffuser.errors import VhdError
 from vhdiffuser.models import find_model
 from vhdiffuser.types import EnvSpec
 
+UPDATES = {"maze2d-umaze": 2500, "maze2d-medium": 6500, "maze2d-large": 10_500, "antmaze-medium": 12_000, "cube": 2500}
+"""Updates of every planner of an environment, the baselines' too: as many as the weights that ship had."""
+
 Name = Annotated[str, tyro.conf.arg(metavar="ENV")]
 
 
@@ -62,16 +65,17 @@ class Reproduce:
         found: list[list[str]] = []
         if not dataset_path(env).is_file():
             found.append(["data", "get", env])
+        planner = ["train", "planner", env, "--updates", str(UPDATES[env])]
         trainings: dict[Path, list[str]] = {
             find_model(env, "length", "trained"): ["train", "length", env],
-            find_model(env, "planner", "trained"): ["train", "planner", env],
+            find_model(env, "planner", "trained"): planner,
         }
         if spec.controller == "inverse_dynamics":
             trainings[find_model(env, "dynamics", "trained")] = ["train", "dynamics", env]
         if self.baselines:
             for horizon in spec.horizons:
                 path = find_model(env, "planner", "trained", horizon)
-                trainings[path] = ["train", "planner", env, "--horizon", str(horizon)]
+                trainings[path] = [*planner, "--horizon", str(horizon)]
         found += [command for path, command in trainings.items() if not path.is_file()]
         bench = ["bench", env, "--weights", "trained", "--n", str(self.n), "--out", str(self.out)]
         found.append(bench if self.baselines else [*bench, "--methods", "vhd"])
