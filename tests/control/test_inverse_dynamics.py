@@ -13,6 +13,7 @@ from vhdiffuser.control.inverse_dynamics import (
     DynamicsConfig,
     InverseDynamics,
     InverseDynamicsController,
+    along_path,
     proprioception_dims,
 )
 from vhdiffuser.data.normalizer import Normalizer
@@ -79,6 +80,24 @@ def test_it_goes_where_the_plan_goes(trained: InverseDynamicsController) -> None
         observation = np.array([[*place, 0.3]], np.float32)
         place = place + 0.1 * trained.act(observation, [plan], np.array([index]))[0]
     assert np.abs(place - line[25]).max() < 0.1
+
+
+def test_a_path_is_read_by_distance_from_its_nearest_point() -> None:
+    corner = np.array([[0, 0], [1, 0], [1, 1], [1, 3]], np.float32)
+    points = along_path(corner, np.array([0.9, 0.2]), np.array([0.0, 0.5, 1.0, 2.0, 9.0]))
+    np.testing.assert_allclose(points, [[1, 0], [1, 0.5], [1, 1], [1, 2], [1, 3]])
+
+
+def test_with_a_pace_the_plans_own_timing_does_not_matter(trained: InverseDynamicsController) -> None:
+    own = InverseDynamicsController(trained.network, SPEC, replace(SMALL, pace=0.05), trained.normalizer)
+    observation = np.array([[0.31, 0.02, 0.3]], np.float32)
+    actions = [
+        own.act(observation, [Plan(line, line[-1])], np.array([index]))
+        for line in (np.linspace([0, 0], [3, 0], n).astype(np.float32) for n in (301, 601))
+        for index in (0, 40)
+    ]
+    for action in actions[1:]:
+        np.testing.assert_allclose(action, actions[0], atol=2e-2)
 
 
 def test_a_row_has_the_same_bytes_in_any_batch(trained: InverseDynamicsController) -> None:
