@@ -66,6 +66,52 @@ def test_crops_are_normalised_states_of_the_data() -> None:
     assert all(row.tobytes() in rows for row in crop.numpy().reshape(-1, 4))
 
 
+def roads(speeds: list[float]) -> Episodes:
+    """Episodes that go along x at one speed each, 100 states long."""
+    parts = []
+    for speed in speeds:
+        states = np.zeros((100, SPEC.observation_dim))
+        states[:, 0] = speed * np.arange(100)
+        parts.append((states, np.zeros((99, SPEC.action_dim))))
+    return Episodes.from_parts(parts)
+
+
+def chosen_speeds(speeds: list[float], directness: float) -> np.ndarray:
+    """Speeds of the crops drawn when the true distance is x at speed 1."""
+    data = roads(speeds)
+    normalizer = Normalizer.fit(data.observations)
+
+    def steps_between(s: torch.Tensor, end: torch.Tensor) -> torch.Tensor:
+        x = [normalizer.unnormalize(part.numpy())[:, 0] for part in (s, end)]
+        return torch.as_tensor(x[1] - x[0])
+
+    config = PlannerConfig(stride=1, directness=directness, batch_size=64)
+    task = PlannerTask(data, SPEC, config, normalizer, "f", steps_between=steps_between)
+    random = generator()
+    crops = [normalizer.unnormalize(task.draw(random).numpy())[..., 0] for _ in range(10)]
+    return np.concatenate([(crop[:, -1] - crop[:, 0]) / (crop.shape[1] - 1) for crop in crops]).round(3)
+
+
+def test_of_the_direct_crops_each_has_the_same_chance() -> None:
+    speeds, counts = np.unique(chosen_speeds([1.0, 0.5, 0.2, 0.2, 0.2, 0.2], directness=2.1), return_counts=True)
+    np.testing.assert_allclose(speeds, [0.5, 1.0])
+    assert (np.abs(counts - 320) < 5 * np.sqrt(160)).all()
+
+
+def test_where_direct_crops_are_too_few_the_most_direct_are_taken() -> None:
+    chosen = chosen_speeds([0.4, 0.2, 0.1], directness=2.0)
+    assert (chosen == 0.4).all()
+
+
+def test_directness_needs_a_length_predictor_and_no_fixed_horizon() -> None:
+    with pytest.raises(VhdError, match="steps_between"):
+        make_task(PlannerConfig(directness=2.0))
+    with pytest.raises(VhdError, match="every distance"):
+        PlannerConfig(directness=2.0, horizon=64)
+    with pytest.raises(VhdError, match="1 or more"):
+        PlannerConfig(directness=0.5)
+
+
 class Recorder(nn.Module):
     """Answers zeros and remembers what it was shown."""
 

@@ -14,12 +14,14 @@ from vhdiffuser.cli.console import out, print_json, progress_bar
 from vhdiffuser.data.normalizer import Normalizer
 from vhdiffuser.data.store import Dataset, load_dataset
 from vhdiffuser.diffusion.config import PlannerConfig
-from vhdiffuser.models import run_folder, run_name
+from vhdiffuser.errors import VhdError
+from vhdiffuser.models import find_model, run_folder, run_name
 from vhdiffuser.training.loop import LoopConfig, Status, train
 
 if TYPE_CHECKING:
     import torch
 
+    from vhdiffuser.diffusion.task import StepsBetween
     from vhdiffuser.training.task import Task
 
 
@@ -83,6 +85,9 @@ class TrainPlanner(Common):
     """Control steps between two knots (default: the recipe's)."""
     clamp: Literal["goal", "state"] | None = None
     """What is fixed of the last state (default: the recipe's)."""
+    directness: float | None = None
+    """Keep crops at most this many times as long as the Length Predictor says; needs a trained one (default: the
+    recipe's)."""
     dim: int | None = None
     """Channels of the U-Net's first level (default: the recipe's)."""
     dim_mults: tuple[int, ...] | None = None
@@ -99,22 +104,49 @@ class TrainPlanner(Common):
         def make(dataset: Dataset, device: torch.device) -> Task:
             from vhdiffuser.diffusion.task import PlannerTask
 
+            config, normalizer = self._config(dataset), dataset.normalizer()
             return PlannerTask(
                 dataset.episodes,
                 dataset.spec,
-                self._config(dataset),
-                dataset.normalizer(),
+                config,
+                normalizer,
                 dataset.fingerprint(),
                 device,
+                None if config.directness is None else _steps_between(self.env, normalizer, device),
             )
 
         self._train(run_name("planner", self.recipe, self.horizon), self.loop, make)
 
     def _config(self, dataset: Dataset) -> PlannerConfig:
         base = PlannerConfig.paper(dataset.spec) if self.recipe == "paper" else PlannerConfig.default(dataset.spec)
-        names = ("horizon", "prediction", "stride", "clamp", "dim", "dim_mults", "diffusion_steps", "batch_size")
+        if self.horizon is not None:  # it must serve every distance
+            base = replace(base, directness=None)
+        names = (
+            "horizon",
+            "prediction",
+            "stride",
+            "clamp",
+            "directness",
+            "dim",
+            "dim_mults",
+            "diffusion_steps",
+            "batch_size",
+        )
         given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
         return replace(base, **given)
+
+
+def _steps_between(env: str, normalizer: Normalizer, device: torch.device) -> StepsBetween:
+    """The environment's Length Predictor, which must know the same data."""
+    from vhdiffuser.length.predictor import LengthPredictor
+
+    path = find_model(env, "length", "trained")
+    if not path.is_file():
+        raise VhdError(f"a Length Predictor chooses the crops, and there is none. Run `vhd train length {env}` first.")
+    predictor = LengthPredictor.load(path, device)
+    if predictor.normalizer.to_json() != normalizer.to_json():
+        raise VhdError(f"{path} was trained on other data. Run `vhd train length {env} --restart` first.")
+    return predictor.steps_between
 
 
 @dataclass(frozen=True)

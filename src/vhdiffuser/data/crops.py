@@ -40,7 +40,10 @@ class Crops:
 
     def draw(self, knots: int, stride: int, batch: int, generator: torch.Generator) -> torch.Tensor:
         """(batch, knots, d): every `stride`-th state from a start that is uniform over all valid ones."""
-        starts = self.draw_starts((knots - 1) * stride + 1, batch, generator)  # (B,)
+        return self.cut(self.draw_starts((knots - 1) * stride + 1, batch, generator), knots, stride)
+
+    def cut(self, starts: torch.Tensor, knots: int, stride: int) -> torch.Tensor:
+        """(B,) starts -> (B, knots, d): every `stride`-th state."""
         offsets = torch.arange(knots, device=starts.device) * stride  # (K,)
         return self.states[starts[:, None] + offsets[None, :]]
 

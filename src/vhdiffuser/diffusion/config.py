@@ -32,6 +32,9 @@ class PlannerConfig:
     """Time, in control steps, over which a plan's curve evens out the network's faults; 0: through every knot."""
     horizon: int | None = None
     """Train on crops of this many states only (the fixed-horizon baselines); none for random lengths."""
+    directness: float | None = None
+    """Crops are kept that are at most this many times as long as the Length Predictor says their ends are apart; none
+    for every crop (the paper). Data that circles and stands about is mostly crops that no plan should look like."""
     batch_size: int = 128
     """Crops in one update; they share one length."""
     sampler: Literal["ddpm", "ddim", "dpm++"] = "ddim"
@@ -60,6 +63,10 @@ class PlannerConfig:
             raise VhdError(f"gamma must be above 0 (1 is no margin), got {self.gamma}.")
         if self.steps > self.diffusion_steps:
             raise VhdError(f"steps ({self.steps}) cannot exceed diffusion_steps ({self.diffusion_steps}).")
+        if self.directness is not None and self.directness < 1:
+            raise VhdError(f"directness must be 1 or more (or none: every crop), got {self.directness}.")
+        if self.directness is not None and self.horizon is not None:
+            raise VhdError("a fixed horizon must serve every distance and takes every crop: leave directness out.")
         if self.horizon is not None and self.horizon < 2:
             raise VhdError(f"horizon must be at least 2 states, got {self.horizon}.")
 

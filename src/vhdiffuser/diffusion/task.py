@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -17,6 +18,12 @@ from vhdiffuser.errors import DataError, VhdError
 from vhdiffuser.modelfile import ModelHeader
 from vhdiffuser.types import EnvSpec, Episodes
 
+StepsBetween = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+"""Normalised states (n, d) and (n, d) -> (n,) control steps from the ones to the others' goal dimensions."""
+
+_CANDIDATES = 8
+"""Crops drawn for each one kept, where crops are chosen."""
+
 
 class PlannerTask:
     """The planner's recipe for the training loop. The states are normalised once and kept on the device."""
@@ -29,11 +36,15 @@ class PlannerTask:
         normalizer: Normalizer,
         data_fingerprint: str,
         device: torch.device | str = "cpu",
+        steps_between: StepsBetween | None = None,
     ) -> None:
+        """`steps_between`, a trained Length Predictor's, is needed where `config.directness` chooses crops."""
+        if (config.directness is None) != (steps_between is None):
+            raise VhdError("crops are chosen by a Length Predictor: give both `directness` and `steps_between`.")
         if config.action_dim:
             raise VhdError("planners are trained on states only: set action_dim to 0 (the original's need not be).")
         self.spec, self.config, self.normalizer, self.data_fingerprint = spec, config, normalizer, data_fingerprint
-        self.device = torch.device(device)
+        self.device, self._steps_between = torch.device(device), steps_between
         self.process = Process(config.diffusion_steps, config.prediction, self.device)
         states = normalizer.normalize(spec.planning_state(episodes.observations))  # (N, d)
         self.crops = Crops(states, episodes.ends, self.device)
@@ -67,7 +78,20 @@ class PlannerTask:
         L = self.shortest + int(torch.randint(span, (), generator=generator, device=self.device))
         fitting = (self.crops.longest - 1) // stride + 1  # rounding up must not ask for more than the data has
         K = min(knot_count(L, stride), fitting)
-        return self.crops.draw(K, stride, self.config.batch_size, generator)
+        if self._steps_between is None:
+            return self.crops.draw(K, stride, self.config.batch_size, generator)
+        return self.crops.cut(self._direct_starts((K - 1) * stride, generator), K, stride)
+
+    def _direct_starts(self, steps: int, generator: torch.Generator) -> torch.Tensor:
+        """(B,) starts of crops of that many steps, direct ones at random; where they are too few, the most direct."""
+        assert self._steps_between is not None
+        assert self.config.directness is not None
+        starts = self.crops.draw_starts(steps + 1, _CANDIDATES * self.config.batch_size, generator)
+        states = self.crops.states
+        ratio = steps / self._steps_between(states[starts], states[starts + steps]).clamp(min=1.0)
+        chance = torch.rand(ratio.shape, generator=generator, device=self.device)
+        rank = torch.where(ratio <= self.config.directness, chance, ratio)  # a ratio above directness is above 1
+        return starts[rank.topk(self.config.batch_size, largest=False).indices]
 
     def loss(
         self, network: nn.Module, ema: nn.Module, generator: torch.Generator, update: int

@@ -77,6 +77,12 @@ class LengthPredictor:
         levels = self._levels(starts, goals)
         return levels[..., 0], levels.max(axis=-1) - levels.min(axis=-1)
 
+    def steps_between(self, s: torch.Tensor, end: torch.Tensor) -> torch.Tensor:
+        """`predict_steps` for normalised planning states (n, d) and (n, d) on the predictor's own device: (n,)."""
+        with torch.no_grad():
+            f = self.network(s, end[:, list(self._goal_dims)])[:, 0]
+        return f.clamp(max=1.0) * self.spec.T_max
+
     def plan_length(self, starts: FloatArray, goals: FloatArray, gamma: float = 1.0) -> IntArray:
         """L_hat = clip(gamma * (f * T_max + 1), L_min, T_max), in states, rounded up."""
         if not gamma > 0:
