@@ -49,6 +49,23 @@ def test_plan_in_every_format(models, tmp_path, capsys):
     assert len(lines) - 1 == json.loads((tmp_path / "plan.json").read_text())["length"]
 
 
+def test_a_plan_is_followed_and_the_goal_moves(models, tmp_path, capsys):
+    base = ["plan", "maze2d-umaze", "--start", "1", "1", "--goal", "3", "1", "--steps", "3", "--execute"]
+    assert run([*base, "ss", "--length", "40", "--then", "1", "2", "--after", "25", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    first, second = told["executions"]
+    assert first["steps"] == 25
+    assert not first["success"], "the goal moved before it was reached"
+    assert [item["plans"][0]["length"] for item in told["executions"]] == [40, 40]
+    np.testing.assert_allclose(second["goal"], [1, 2])
+    np.testing.assert_allclose(second["states"][0], first["states"][-1], atol=1e-6)
+    for suffix in ("png", "gif", "json"):
+        path = tmp_path / f"film.{suffix}"
+        assert run([*base, "ss", "--length", "40", "--out", str(path)]) == 0
+        assert path.stat().st_size > 100
+    assert "goal 3 1: not reached in 40 steps; plans: 40" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -58,6 +75,10 @@ def test_plan_in_every_format(models, tmp_path, capsys):
         (["--start", "1", "1", "--goal", "3", "1", "--length", "9999"], "out of range"),
         (["--start", "1", "1", "--goal", "3", "1", "--out", "plan.txt"], "must be .png"),
         (["--start", "1", "1", "--goal", "3", "1", "--gamma", "-1"], "gamma"),
+        (["--start", "1", "1", "--goal", "3", "1", "--then", "1", "1"], "--then needs --execute"),
+        (["--start", "1", "1", "--goal", "3", "1", "--execute", "rp", "--after", "9"], "--after needs --then"),
+        (["--start", "1", "1", "--goal", "3", "1", "--execute", "rp", "--then", "1.8", "0.8"], "inside a wall"),
+        (["--start", "1", "1", "--goal", "3", "1", "--execute", "ss", "--out", "plan.csv"], "holds one plan"),
     ],
 )
 def test_bad_plans_are_refused(models, capsys, arguments, message):

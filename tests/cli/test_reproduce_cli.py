@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
+from vhdiffuser import cli
 from vhdiffuser.cli import parse, run
 from vhdiffuser.cli.reproduce import UPDATES, Reproduce
 from vhdiffuser.envs.registry import SPECS, get_spec
+from vhdiffuser.errors import VhdError
 from vhdiffuser.models import find_model
 
 
@@ -40,3 +43,60 @@ def test_a_dry_run_prints_and_makes_nothing(vhd_home: Path, capsys: pytest.Captu
     printed = capsys.readouterr().out
     assert "$ vhd train planner maze2d-umaze --updates 2500 --horizon 64" in printed
     assert not list(vhd_home.rglob("*.safetensors"))
+
+
+def test_a_dry_run_as_json_lists_the_same_commands_and_nothing_else(vhd_home, capsys) -> None:
+    assert run(["reproduce", "maze2d-umaze", "--dry-run", "--json", "--quiet"]) == 0
+    printed = capsys.readouterr()
+    expected = [f"vhd {' '.join(command)}" for command in Reproduce("maze2d-umaze").commands(get_spec("maze2d-umaze"))]
+    assert json.loads(printed.out) == [{"command": command, "done": False} for command in expected]
+    assert not printed.err
+    assert run(["reproduce", "maze2d-umaze", "--dry-run", "--quiet"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == len(expected), "what was asked for is no remark"
+
+
+@pytest.fixture
+def pretended(monkeypatch):
+    """Commands that answer at once; the exit code of the benchmark can be set."""
+    calls, codes = [], {"bench": 0}
+
+    def pretend(arguments: list[str]) -> int:
+        calls.append(arguments)
+        print(json.dumps({"ran": arguments[0]}) if "--json" in arguments else f"{arguments[0]} done")
+        return codes.get(arguments[0], 0)
+
+    monkeypatch.setattr(cli, "run", pretend)
+    return calls, codes
+
+
+def test_json_tells_what_each_command_did_and_how_long(vhd_home, pretended, capsys) -> None:
+    calls, _ = pretended
+    Reproduce("maze2d-umaze", baselines=False, json=True, quiet=True).run()
+    record = json.loads(capsys.readouterr().out)
+    assert [entry["result"] for entry in record] == [{"ran": call[0]} for call in calls]
+    assert all(entry["done"] and entry["seconds"] >= 0 for entry in record)
+    for call in calls:
+        assert "--json" in call
+        parse(call[0], call[1:])  # each of them knows the options that are handed on
+
+
+def test_without_options_commands_print_for_themselves(vhd_home, pretended, capsys) -> None:
+    calls, _ = pretended
+    Reproduce("maze2d-umaze", baselines=False).run()
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "$ vhd data get maze2d-umaze"
+    assert lines[1] == "data done"
+    assert not any(option in call for call in calls for option in ("--json", "--quiet"))
+
+
+def test_a_failure_stops_it_and_json_still_tells_what_was_done(vhd_home, pretended, capsys) -> None:
+    _, codes = pretended
+    codes["bench"] = 1
+    with pytest.raises(VhdError, match="ended with code 1"):
+        Reproduce("maze2d-umaze", baselines=False, json=True).run()
+    record = json.loads(capsys.readouterr().out)
+    assert [entry["done"] for entry in record] == [True, True, True, False]
+    codes["bench"] = 130
+    with pytest.raises(SystemExit) as stop:
+        Reproduce("maze2d-umaze", baselines=False).run()
+    assert stop.value.code == 130, "Ctrl-C in a part is Ctrl-C in the whole"

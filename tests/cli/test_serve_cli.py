@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -24,22 +26,30 @@ from web_toys import toy_library
 from vhdiffuser.web.library import Library
 Library.of_weights = classmethod(lambda cls, source: toy_library())
 from vhdiffuser.cli import run
-sys.exit(run(["serve", "--port", "0", "--no-browser"]))
+sys.exit(run(["serve", "--port", "0", "--no-browser", *sys.argv[1:]]))
 """
+
+
+@contextmanager
+def serving(*options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """The command as a process, and the first line that it prints."""
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    command = [sys.executable, "-c", PROGRAM, *options]
+    process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    try:
+        yield process, process.stdout.readline()
+    finally:
+        process.kill()
+        process.wait()
 
 
 @pytest.fixture
 def served() -> Iterator[tuple[subprocess.Popen[str], str]]:
-    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-    process = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM], cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None
-    found = re.search(r"http://127\.0\.0\.1:\d+", process.stdout.readline())
-    assert found is not None
-    yield process, found[0]
-    process.kill()
-    process.wait()
+    with serving() as (process, line):
+        found = re.search(r"http://127\.0\.0\.1:\d+", line)
+        assert found is not None
+        yield process, found[0]
 
 
 def test_it_serves_the_page_and_the_client_example_and_ends_on_ctrl_c(served):
@@ -51,6 +61,14 @@ def test_it_serves_the_page_and_the_client_example_and_ends_on_ctrl_c(served):
     assert [line.split()[0] for line in told.splitlines()] == ["maze2d-umaze:", "horizon", "plan", "execution"]
     process.send_signal(signal.SIGINT)
     assert process.wait(timeout=60) in (0, 130)
+
+
+def test_one_line_of_json_when_it_listens():
+    with serving("--json", "--quiet") as (_, line):
+        told = json.loads(line)
+        assert told["models"] == ["maze2d-umaze"]  # the toy library has a large maze without weights
+        with urllib.request.urlopen(told["address"], timeout=60) as answer:
+            assert answer.status == 200
 
 
 def test_a_taken_port_says_so(capsys):

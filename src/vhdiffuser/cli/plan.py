@@ -1,12 +1,12 @@
-"""`vhd plan`: one plan, as a picture, JSON, CSV or GIF."""
+"""`vhd plan`: one plan, as a picture, JSON, CSV or GIF; and what becomes of it when it is followed."""
 
 from __future__ import annotations
 
 import csv
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 import tyro
@@ -17,18 +17,26 @@ from vhdiffuser.envs.registry import SPECS
 from vhdiffuser.errors import VhdError
 from vhdiffuser.files import atomic_path
 from vhdiffuser.models import Source
-from vhdiffuser.types import EnvSpec, Instance, Plan
+from vhdiffuser.types import EnvSpec, FloatArray, Instance, IntArray, Plan, Rollout
+
+if TYPE_CHECKING:
+    from vhdiffuser.data.normalizer import Normalizer
+    from vhdiffuser.planner.planner import Planner
+
+FILM_PICTURES = 110
+"""Pictures of a film in which the robot moves, about: five seconds."""
 
 
 @dataclass(frozen=True)
 class PlanCommand:
     """Plan from a start to a goal; the Length Predictor chooses how long unless --length does.
 
-    The suffix of --out chooses what is written: .png a picture, .json or .csv the states,
-    .gif the denoising. Examples:
+    The suffix of --out chooses what is written: .png a picture, .json or .csv the states, .gif the denoising. With
+    --execute the plan is followed in the simulator too, and --then moves the goal on the way. Examples:
 
         vhd plan maze2d-large --start 1 1 --goal 7 9 --out plan.png
         vhd plan maze2d-umaze --start 1 1 0 0 --goal 3 1 --length 192 --out plan.json
+        vhd plan maze2d-large --start 1 1 --goal 7 9 --execute rp --then 1 10 --after 150 --out film.gif
     """
 
     env: Positional[Annotated[str, tyro.conf.arg(metavar="ENV")]]
@@ -47,17 +55,24 @@ class PlanCommand:
     """Reverse steps (default: the planner's own)."""
     seed: int = 0
     """Seed of the noise."""
+    execute: Literal["ss", "rp"] | None = None
+    """Also follow the plan in the simulator: single-shot, or replan-on-deviation."""
+    then: tuple[float, ...] | None = None
+    """With --execute: a second goal, planned for from where the robot is by then."""
+    after: int | None = None
+    """With --then: control steps after which the goal moves (default: when the first one is reached or given up)."""
     weights: Source = "auto"
     """Models to use: what you trained, what ships, or auto (trained if there)."""
     out: Path | None = None
     """File to write: .png, .json, .csv or .gif."""
     json: bool = False
-    """Print the plan as one JSON object."""
+    """Print the plan, and the execution if there is one, as one JSON object."""
 
     def run(self) -> None:
         """Plan; write and print what was asked for."""
         from vhdiffuser.planner.load import load_planner
 
+        self._check_options()
         planner = load_planner(self.env, source=self.weights)
         spec = planner.spec
         start = np.zeros(spec.state_dim, np.float32)
@@ -66,43 +81,151 @@ class PlanCommand:
                 f"--start needs {spec.state_dim} numbers ({' '.join(spec.state_names)}), or {spec.goal_dim}."
             )
         start[: len(self.start)] = self.start
-        goal = np.asarray(self.goal, np.float32)
+        goals = [np.asarray(goal, np.float32) for goal in (self.goal, self.then) if goal is not None]
         if spec.name in SPECS:
             from vhdiffuser.envs.make import make_env
 
-            make_env(spec.name).check(Instance(start, spec.goal_of(goal) if len(goal) == spec.state_dim else goal, 0))
+            for goal in goals:
+                own = spec.goal_of(goal) if len(goal) == spec.state_dim else goal
+                make_env(spec.name).check(Instance(start, own, 0))
         keep = self.out is not None and self.out.suffix == ".gif"
-        plan = planner.plan(start, goal, self.length, self.steps, self.sampler, self.seed, self.gamma, keep)
-        if self.out is not None:
-            self._write(plan, spec)
-        if self.json:
-            print_json(plan_json(plan, spec.name, spec.state_names))
+        if self.execute is None:
+            plan = planner.plan(start, goals[0], self.length, self.steps, self.sampler, self.seed, self.gamma, keep)
+            rollouts: list[Rollout] = []
         else:
-            written = "" if self.out is None else f", wrote {self.out}"
-            out.print(f"{spec.name}: a plan of {plan.length} states ({plan.length - 1} control steps){written}")
+            rollouts = self._follow(planner, start, goals, keep)
+            plan = rollouts[0].plans[0][1]
+        if self.out is not None:
+            self._write(plan, rollouts, spec)
+        if self.json:
+            print_json(_json(plan, rollouts, spec))
+            return
+        written = "" if self.out is None else f", wrote {self.out}"
+        out.print(f"{spec.name}: a plan of {plan.length} states ({plan.length - 1} control steps){written}")
+        for rollout in rollouts:
+            lengths = ", ".join(str(made.length) for _, made in rollout.plans)
+            outcome = "reached" if rollout.success else "not reached"
+            out.print(
+                f"goal {_numbers(rollout.plans[0][1].goal)}: {outcome} in {rollout.steps} steps; plans: {lengths}"
+            )
 
-    def _write(self, plan: Plan, spec: EnvSpec) -> None:
+    def _check_options(self) -> None:
+        if self.out is not None and self.out.suffix not in (".png", ".json", ".csv", ".gif"):
+            raise VhdError(f"--out {self.out}: the suffix must be .png, .json, .csv or .gif.")
+        if self.execute is not None and self.out is not None and self.out.suffix == ".csv":
+            raise VhdError(f"--out {self.out}: a .csv holds one plan. With --execute, write .png, .json or .gif.")
+        if self.then is not None and self.execute is None:
+            raise VhdError("--then needs --execute: a goal moves while the robot is on its way.")
+        if self.after is not None and (self.then is None or self.after < 1):
+            raise VhdError("--after needs --then, and at least 1 control step.")
+
+    def _follow(self, planner: Planner, start: FloatArray, goals: list[FloatArray], keep: bool) -> list[Rollout]:
+        """One rollout a goal; the second begins in the state in which the first ended or was cut."""
+        from vhdiffuser.execution.execute import execute
+
+        assert self.execute is not None
+        watched, spec, rollouts = _Watched(planner, self, keep), planner.spec, []
+        for number, goal in enumerate(goals):
+            own = spec.goal_of(goal) if len(goal) == spec.state_dim else goal
+            rollout = execute(watched, start, own, self.execute, seed=self.seed + number)
+            if self.after is not None and number == 0 and self.after < rollout.steps:
+                rollout = _until(rollout, self.after)
+            rollouts.append(rollout)
+            start = spec.planning_state(rollout.observations[-1])
+        return rollouts
+
+    def _write(self, plan: Plan, rollouts: list[Rollout], spec: EnvSpec) -> None:
         assert self.out is not None
         suffix = self.out.suffix
         if suffix == ".json":
             with atomic_path(self.out) as path:
-                path.write_text(json.dumps(plan_json(plan, spec.name, spec.state_names)))
+                path.write_text(json.dumps(_json(plan, rollouts, spec)))
         elif suffix == ".csv":
             with atomic_path(self.out) as path, open(path, "w", newline="") as file:
                 writer = csv.writer(file)
                 writer.writerow(["step", *spec.state_names])
                 writer.writerows([step, *map(float, state)] for step, state in enumerate(plan.states))
         elif suffix == ".png":
-            from vhdiffuser.report.plan_figures import draw_plans
+            from vhdiffuser.report.plan_figures import draw_plans, walls_of
+            from vhdiffuser.report.rollout_figures import draw_execution
 
-            draw_plans(spec, [plan], self.out)
-        elif suffix == ".gif":
-            from vhdiffuser.report.plan_figures import denoising_frames
-            from vhdiffuser.report.video import write_gif
-
-            write_gif(denoising_frames(spec, plan), self.out, fps=8)
+            if rollouts:
+                draw_execution(spec, rollouts, walls_of(spec), self.out)
+            else:
+                draw_plans(spec, [plan], self.out)
         else:
-            raise VhdError(f"--out {self.out}: the suffix must be .png, .json, .csv or .gif.")
+            from vhdiffuser.report.plan_figures import denoising_frames, walls_of
+            from vhdiffuser.report.video import FILM_FPS, film_frames, write_gif
+
+            if rollouts:
+                every = max(1, sum(rollout.steps for rollout in rollouts) // FILM_PICTURES)
+                write_gif(film_frames(spec, rollouts, walls_of(spec), every), self.out, FILM_FPS)
+            else:
+                write_gif(denoising_frames(spec, plan), self.out, fps=8)
+
+
+@dataclass(frozen=True)
+class _Watched:
+    """The planner with the command's options, keeping the denoising of its plans where it is to be shown."""
+
+    planner: Planner
+    """Plans."""
+    options: PlanCommand
+    """Length, sampler, steps and gamma."""
+    keep: bool
+    """Whether to keep the denoising."""
+
+    @property
+    def spec(self) -> EnvSpec:
+        """The planner's."""
+        return self.planner.spec
+
+    @property
+    def normalizer(self) -> Normalizer:
+        """The planner's."""
+        return self.planner.normalizer
+
+    def predict_lengths(self, starts: FloatArray, goals: FloatArray) -> IntArray:
+        """The length asked for, or L_hat."""
+        if self.options.length is not None:
+            return np.full(len(starts), self.options.length)
+        return self.planner.predict_lengths(starts, goals, self.options.gamma)
+
+    def plan_batch(
+        self, starts: FloatArray, goals: FloatArray, lengths: IntArray | None = None, *, seeds: IntArray
+    ) -> list[Plan]:
+        """As the planner does."""
+        steps, sampler = self.options.steps, self.options.sampler
+        return self.planner.plan_batch(
+            starts, goals, lengths, steps, sampler, seeds, self.options.gamma, keep_denoising=self.keep
+        )
+
+
+def _until(rollout: Rollout, steps: int) -> Rollout:
+    """The rollout's first steps, with the plans made by then."""
+    plans = tuple((made, plan) for made, plan in rollout.plans if made < steps)
+    return replace(rollout, observations=rollout.observations[: steps + 1], success=False, plans=plans)
+
+
+def _numbers(values: FloatArray) -> str:
+    return " ".join(f"{value:g}" for value in values)
+
+
+def _json(plan: Plan, rollouts: list[Rollout], spec: EnvSpec) -> dict[str, Any]:
+    """The plan and, where there are some, the executions."""
+    result: dict[str, Any] = plan_json(plan, spec.name, spec.state_names)
+    if rollouts:
+        result["executions"] = [
+            {
+                "goal": rollout.plans[0][1].goal.tolist(),
+                "success": rollout.success,
+                "steps": rollout.steps,
+                "plans": [{"step": made, "length": each.length} for made, each in rollout.plans],
+                "states": spec.planning_state(rollout.observations).tolist(),
+            }
+            for rollout in rollouts
+        ]
+    return result
 
 
 def plan_json(plan: Plan, environment: str, names: tuple[str, ...]) -> dict[str, object]:

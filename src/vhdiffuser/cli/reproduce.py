@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import io
+import json
+import time
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 from tyro.conf import Positional
 
-from vhdiffuser.cli.console import out
+from vhdiffuser.cli.console import err, out, print_json
 from vhdiffuser.data.store import dataset_path
 from vhdiffuser.envs.registry import get_spec
 from vhdiffuser.errors import VhdError
@@ -18,6 +22,9 @@ from vhdiffuser.types import EnvSpec
 
 UPDATES = {"maze2d-umaze": 2500, "maze2d-medium": 6500, "maze2d-large": 10_500, "antmaze-medium": 12_000, "cube": 2500}
 """Updates of every planner of an environment, the baselines' too: as many as the weights that ship had."""
+
+STOPPED = 128
+"""Exit codes from here on are those of a command that a signal ended (130: Ctrl-C)."""
 
 Name = Annotated[str, tyro.conf.arg(metavar="ENV")]
 
@@ -32,6 +39,7 @@ class Reproduce:
         vhd reproduce maze2d-umaze
         vhd reproduce maze2d-umaze --dry-run                   only say which commands would run
         vhd reproduce maze2d-large --no-baselines --n 200
+        vhd reproduce maze2d-umaze --dry-run --json            the same list, for machines
     """
 
     env: Positional[Name]
@@ -44,20 +52,51 @@ class Reproduce:
     """Folder of the rows and the report."""
     dry_run: bool = False
     """Print the commands and run nothing."""
+    json: bool = False
+    """Print a JSON list: each command, whether it was done, its seconds and its own result."""
+    quiet: bool = False
+    """No progress bars and no remarks."""
 
     def run(self) -> None:
         """Run what is missing."""
+        spec = get_spec(self.env)
+        record: list[dict[str, Any]] = []
+        try:
+            for arguments in self.commands(spec):
+                self._say(f"$ vhd {' '.join(arguments)}")
+                record.append({"command": f"vhd {' '.join(arguments)}", "done": False})
+                if not self.dry_run:
+                    self._run_one(arguments, record[-1])
+        finally:  # what was done is told of a run that failed or was stopped, too
+            if self.json:
+                print_json(record)
+
+    def _run_one(self, arguments: list[str], entry: dict[str, Any]) -> None:
+        """Run one command and note in `entry` what became of it."""
         from vhdiffuser.cli import run
 
-        spec = get_spec(self.env)
-        for arguments in self.commands(spec):
-            out.print(f"$ vhd {' '.join(arguments)}", style="bold", highlight=False)
-            if self.dry_run:
-                continue
-            if code := run(arguments):
-                raise VhdError(
-                    f"`vhd {' '.join(arguments)}` ended with code {code}; see above. Run this again to go on."
-                )
+        asked = list(arguments)
+        if self.quiet and arguments[0] != "report":  # it has no progress to silence
+            asked.append("--quiet")
+        begun = time.monotonic()
+        if self.json:
+            with redirect_stdout(io.StringIO()) as printed:
+                code = run([*asked, "--json"])
+        else:
+            code = run(asked)
+        entry["seconds"] = round(time.monotonic() - begun, 1)
+        if code >= STOPPED:  # the command has said how to go on
+            raise SystemExit(code)
+        if code:
+            raise VhdError(f"`vhd {' '.join(arguments)}` ended with code {code}; see above. Run this again to go on.")
+        entry["done"] = True
+        if self.json:
+            entry["result"] = json.loads(printed.getvalue())
+
+    def _say(self, text: str) -> None:
+        """The command about to run: on stdout, unless that is for JSON."""
+        if not self.quiet or (self.dry_run and not self.json):
+            (err if self.json else out).print(text, style="bold", highlight=False)
 
     def commands(self, spec: EnvSpec) -> list[list[str]]:
         """The commands whose result is not there yet, and the benchmark, which finds out for itself."""

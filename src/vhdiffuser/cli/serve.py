@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 import webbrowser
@@ -23,6 +24,7 @@ class Serve:
         vhd serve
         vhd serve --port 8800 --no-browser
         vhd serve --source trained
+        vhd serve --port 0 --no-browser --json          one line of JSON once it listens
     """
 
     port: int = 8765
@@ -33,6 +35,10 @@ class Serve:
     """Whether to open the page in the browser."""
     source: Source = "shipped"
     """Models to use: those that ship, those that you trained, or auto (trained if there)."""
+    json: bool = False
+    """Once it listens, print one line of JSON: the address, and the environments it has models for."""
+    quiet: bool = False
+    """No remarks: nothing but the address."""
 
     def run(self) -> None:
         """Serve until Ctrl-C."""
@@ -54,7 +60,7 @@ class Serve:
         torch.set_num_threads(1)
         library = Library.of_weights(self.source)
         ready = [name for name, missing in library.listing() if not missing.to_plan]
-        if not ready:
+        if not ready and not self.quiet:
             err.print(f"vhd: no environment has weights with --source {self.source}; the page says how to make them.")
         local = self.host in _LOOPBACK
         config = uvicorn.Config(
@@ -69,13 +75,13 @@ class Serve:
             timeout_graceful_shutdown=2,
         )
         server = uvicorn.Server(config)
-        threading.Thread(target=self._announce, args=(server,), daemon=True).start()
+        threading.Thread(target=self._announce, args=(server, ready), daemon=True).start()
         try:
             server.run()
         except SystemExit as stop:  # uvicorn's way to say that the port is taken; it has logged why
             raise VhdError(f"could not listen on {self.host}:{self.port}. Choose another --port.") from stop
 
-    def _announce(self, server: object) -> None:
+    def _announce(self, server: object, ready: list[str]) -> None:
         """Print the address once the port is open, and show the page."""
         while not getattr(server, "started", False):
             if getattr(server, "should_exit", False):
@@ -84,6 +90,9 @@ class Serve:
         port = server.servers[0].sockets[0].getsockname()[1]  # type: ignore[attr-defined]
         host = f"[{self.host}]" if ":" in self.host else self.host
         address = f"http://{host}:{port}/"
-        out.print(f"VH-Diffuser is at {address}   (Ctrl-C ends it)")
+        if self.json:
+            print(json.dumps({"address": address, "models": ready}), flush=True)
+        else:
+            out.print(address if self.quiet else f"VH-Diffuser is at {address}   (Ctrl-C ends it)")
         if self.browser:
             webbrowser.open(address)

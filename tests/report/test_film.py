@@ -1,0 +1,88 @@
+"""Films of a planner at work: what is shown when, on a toy that draws straight lines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import imageio.v3 as imageio
+import numpy as np
+import pytest
+from PIL import Image
+from toy_point import SPEC, ToyEnv
+
+from vhdiffuser.report.rollout_figures import draw_execution
+from vhdiffuser.report.video import FILM_FPS, film_frames, write_gif
+from vhdiffuser.types import Plan, Rollout
+
+WALLS = ToyEnv().walls
+GOAL_RED, ROBOT_BLUE = (214, 69, 65), (31, 111, 235)
+
+
+def leg(start: tuple[float, float], goal: tuple[float, float], length: int, reverse_steps: int | None) -> Rollout:
+    """A straight plan, followed exactly."""
+    states = np.linspace(start, goal, length).astype(np.float32)
+    noise = None
+    if reverse_steps is not None:
+        noise = np.repeat(states[None, ::2], reverse_steps + 1, axis=0)
+    return Rollout(states, True, ((0, Plan(states, states[-1], noise)),))
+
+
+def where(frame: np.ndarray, colour: tuple[int, int, int]) -> np.ndarray:
+    """(2,) mean (row, column) of the pixels of that colour, as a share of the frame."""
+    rows, columns = np.nonzero((np.abs(frame.astype(int) - colour) <= 2).all(axis=2))
+    assert len(rows), f"no pixel of colour {colour}"
+    return np.array([rows.mean() / len(frame), columns.mean() / frame.shape[1]])
+
+
+def test_each_plan_is_denoised_then_followed_then_held() -> None:
+    rollout = leg((0.2, 0.2), (0.8, 0.8), length=13, reverse_steps=3)
+    frames = list(film_frames(SPEC, [rollout], WALLS, every=4, size=140))
+    denoising = 3 * int(FILM_FPS / 6) + int(FILM_FPS / 2)
+    executing = len([0, 4, 8, 12])
+    assert len(frames) == denoising + executing + int(FILM_FPS)
+    assert {frame.shape for frame in frames} == {frames[0].shape}
+    begin, end = where(frames[denoising], ROBOT_BLUE), where(frames[-1], ROBOT_BLUE)
+    assert end[0] < begin[0], "y runs up the page"
+    assert end[1] > begin[1], "x runs to the right"
+
+
+def test_without_denoising_the_film_begins_with_the_execution() -> None:
+    frames = list(film_frames(SPEC, [leg((0.2, 0.2), (0.8, 0.8), 13, None)], WALLS, every=4, size=140))
+    assert len(frames) == 4 + int(FILM_FPS)
+
+
+def test_a_moved_goal_is_where_the_second_rollout_goes() -> None:
+    legs = [leg((0.2, 0.2), (0.8, 0.2), 7, 2), leg((0.8, 0.2), (0.8, 0.9), 8, 2)]
+    frames = list(film_frames(SPEC, legs, WALLS, every=1, size=140))
+    first, last = where(frames[0], GOAL_RED), where(frames[-40], GOAL_RED)
+    assert last[0] < first[0] - 0.2
+    assert abs(last[1] - first[1]) < 0.05
+
+
+def test_plans_made_on_the_way_are_shown_when_they_were_made() -> None:
+    states = np.linspace((0.1, 0.1), (0.9, 0.9), 17).astype(np.float32)
+    plans = ((0, Plan(states, states[-1])), (6, Plan(states[6:], states[-1])))
+    frames = list(film_frames(SPEC, [Rollout(states, False, plans)], WALLS, every=3, size=140))
+    assert len(frames) == len([0, 3, 6]) + len([0, 3, 6, 9, 10])
+    np.testing.assert_array_equal(where(frames[2], ROBOT_BLUE), where(frames[3], ROBOT_BLUE))
+
+
+def test_a_gif_keeps_pictures_and_time(tmp_path: Path) -> None:
+    frames = list(film_frames(SPEC, [leg((0.2, 0.2), (0.8, 0.8), 13, 2)], WALLS, every=2, size=140))
+    path = write_gif(frames, tmp_path / "film.gif", FILM_FPS)
+    with Image.open(path) as film:
+        seconds = 0.0
+        for number in range(film.n_frames):
+            film.seek(number)
+            seconds += film.info["duration"] / 1000
+        last = np.asarray(film.convert("RGB"))
+    assert seconds == pytest.approx(len(frames) / FILM_FPS), "equal pictures are merged, not lost"
+    assert np.abs(last.astype(int) - frames[-1]).mean() < 1
+
+
+def test_an_execution_is_drawn_with_one_panel_a_goal(tmp_path: Path) -> None:
+    legs = [leg((0.2, 0.2), (0.8, 0.2), 7, None), leg((0.8, 0.2), (0.8, 0.9), 8, None)]
+    one = imageio.imread(draw_execution(SPEC, legs[:1], WALLS, tmp_path / "one.png"))
+    two = imageio.imread(draw_execution(SPEC, legs, WALLS, tmp_path / "two.png"))
+    assert two.shape[1] == 2 * one.shape[1]
+    assert two[..., :3].std() > 5
