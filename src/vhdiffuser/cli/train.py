@@ -88,6 +88,8 @@ class TrainPlanner(Common):
     directness: float | None = None
     """Keep crops at most this many times as long as the Length Predictor says; needs a trained one (default: the
     recipe's)."""
+    evening: float | None = None
+    """Control steps over which the data's states are averaged (default: the recipe's)."""
     dim: int | None = None
     """Channels of the U-Net's first level (default: the recipe's)."""
     dim_mults: tuple[int, ...] | None = None
@@ -127,6 +129,7 @@ class TrainPlanner(Common):
             "stride",
             "clamp",
             "directness",
+            "evening",
             "dim",
             "dim_mults",
             "diffusion_steps",

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+from scipy.ndimage import gaussian_filter1d
 
 from vhdiffuser.errors import DataError
 from vhdiffuser.types import IntArray
@@ -23,6 +24,12 @@ from vhdiffuser.types import IntArray
 def knot_count(length: int, stride: int) -> int:
     """K: knots of a plan of `length` states, at least 2 (its start and its goal)."""
     return max((2 * (length - 1) + stride) // (2 * stride), 1) + 1
+
+
+def evened(states: np.ndarray, ends: IntArray, deviation: float) -> np.ndarray:
+    """(N, d) states averaged along time within each episode, by a Gaussian window of that many states."""
+    parts = np.split(states, np.asarray(ends)[:-1])
+    return np.concatenate([gaussian_filter1d(part, deviation, axis=0, mode="nearest") for part in parts])
 
 
 class Crops:

@@ -35,6 +35,9 @@ class PlannerConfig:
     directness: float | None = None
     """Crops are kept that are at most this many times as long as the Length Predictor says their ends are apart; none
     for every crop (the paper). Data that circles and stands about is mostly crops that no plan should look like."""
+    evening: float = 0.0
+    """Time, in control steps, over which the data's states are averaged before crops are cut (the deviation of a
+    Gaussian window); 0: as recorded. A walking body sways about its path, and a plan should be the path."""
     batch_size: int = 128
     """Crops in one update; they share one length."""
     sampler: Literal["ddpm", "ddim", "dpm++"] = "ddim"
@@ -59,6 +62,8 @@ class PlannerConfig:
                 raise VhdError(f"{name} must be at least 1, got {getattr(self, name)}.")
         if not 0 <= self.smoothing < float("inf"):
             raise VhdError(f"smoothing must be a time in control steps, 0 or more, got {self.smoothing}.")
+        if not 0 <= self.evening < float("inf"):
+            raise VhdError(f"evening must be a time in control steps, 0 or more, got {self.evening}.")
         if not 0 < self.gamma < float("inf"):
             raise VhdError(f"gamma must be above 0 (1 is no margin), got {self.gamma}.")
         if self.steps > self.diffusion_steps:

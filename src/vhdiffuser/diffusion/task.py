@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from vhdiffuser.data.crops import Crops, knot_count
+from vhdiffuser.data.crops import Crops, evened, knot_count
 from vhdiffuser.data.normalizer import Normalizer
 from vhdiffuser.diffusion.config import PlannerConfig
 from vhdiffuser.diffusion.process import Process, clamp, clamp_mask, denoising_loss
@@ -47,6 +47,8 @@ class PlannerTask:
         self.device, self._steps_between = torch.device(device), steps_between
         self.process = Process(config.diffusion_steps, config.prediction, self.device)
         states = normalizer.normalize(spec.planning_state(episodes.observations))  # (N, d)
+        if config.evening:
+            states = evened(states, episodes.ends, config.evening)
         self.crops = Crops(states, episodes.ends, self.device)
         self.shortest, self.longest = self._crop_lengths()
 
