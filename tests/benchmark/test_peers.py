@@ -63,6 +63,19 @@ def test_d4rl_score_counts_every_step_of_the_episode_near_the_goal(tmp_path: Pat
     assert random.n == 40
 
 
+def test_d4rl_with_replanning_plans_again_until_the_episode_ends(tmp_path: Path) -> None:
+    config = BenchConfig("maze2d-umaze", ("vhd",), ("d4rl-fixed-rp",), n=12, workers=1, keep=0)
+    choice = PlannerChoice(StayPlanner(), "none", 1, 1.0, 1, {})
+    run_benchmark(config, tmp_path, partial(Maze2dEnv, "umaze"), lambda *_: choice, PDController(SPEC))
+    rows = read_results(result_path(tmp_path, "maze2d-umaze", "vhd", "d4rl-fixed-rp")).rows
+    plans = -(-300 // SPEC.L_min)  # each plan stays where it is for L_min steps
+    assert {(row.steps, row.replans, tuple(row.goal)) for row in rows} == {(300, plans - 1, (1.0, 1.0))}
+    best, worst = peers.d4rl_normalized("umaze", 300), peers.d4rl_normalized("umaze", 0)
+    for row in rows:
+        near = np.linalg.norm(np.array(row.start[:2]) - row.goal) < 0.4
+        assert row.score == pytest.approx(best if near else worst)
+
+
 def test_peers_protocols_say_where_they_exist() -> None:
     with pytest.raises(VhdError, match="maze2d-umaze"):
         peers.d4rl_instances(ToyEnv(), 3, 0, random_goal=False)

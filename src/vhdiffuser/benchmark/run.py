@@ -119,7 +119,7 @@ def _run_cell(
             # The rollout first: a row says that all that belongs to it is on disk.
             if outcome.number < config.keep:
                 path = rollout_path(cell.folder, config.environment, cell.method.name, cell.protocol, outcome.number)
-                save_rollout(path, _kept(planner.spec, outcome))
+                save_rollout(path, kept_rollout(planner.spec, outcome))
             row = _row(cell, outcome, geodesic)
             writer.write(row)
             if on_row is not None:
@@ -184,7 +184,8 @@ def _row(cell: _Cell, outcome: Outcome, geodesic: GeodesicDistance | None) -> Ro
     )
 
 
-def _kept(spec: EnvSpec, outcome: Outcome) -> KeptRollout:
+def kept_rollout(spec: EnvSpec, outcome: Outcome) -> KeptRollout:
+    """What figures and videos need of an execution."""
     rollout = outcome.rollout
     return KeptRollout(
         number=outcome.number,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +23,9 @@ from vhdiffuser.execution.rules import (
 from vhdiffuser.files import sha256
 from vhdiffuser.types import Instance
 
-PROTOCOLS = ("ss", "rp", "d4rl-fixed", "d4rl-random", "ogbench")
-"""The paper's two, and peers' three."""
+PROTOCOLS = ("ss", "rp", "d4rl-fixed", "d4rl-random", "d4rl-fixed-rp", "d4rl-random-rp", "ogbench")
+"""The paper's two, and peers': D4RL's score for a fixed or a random goal, by one plan whose end is held or by
+replanning, and OGBench's five tasks."""
 
 _SIMULATORS = {"maze2d": 1000, "antmaze": 128, "cube": 16}
 """Simulators held at once, by family: as many as fit well below 3 GB (a cube takes 114 MB, its arm is all meshes)."""
@@ -102,8 +103,11 @@ def make_setting(protocol: str, config: BenchConfig, env: PlanningEnv) -> Settin
         rule = replan_on_deviation(peers.OGBENCH_STEPS, config.threshold, config.check_every)
         instances = peers.ogbench_instances(env, config.size, config.seed)
         return Setting(instances, rule, hit=peers.ogbench_hit(env), tasks=peers.OGBENCH_TASKS)
-    instances = peers.d4rl_instances(env, config.size, config.seed, random_goal=protocol == "d4rl-random")
-    return Setting(instances, peers.d4rl_rule(env), hit=peers.d4rl_hit(env), score=peers.d4rl_scorer(env))
+    instances = peers.d4rl_instances(env, config.size, config.seed, random_goal="random" in protocol)
+    rule = peers.d4rl_rule(env)
+    if protocol.endswith("-rp"):
+        rule = replace(rule, hold=False, threshold=config.threshold, check_every=config.check_every)
+    return Setting(instances, rule, hit=peers.d4rl_hit(env), score=peers.d4rl_scorer(env))
 
 
 def paper_instances(config: BenchConfig, env: PlanningEnv) -> list[Instance]:

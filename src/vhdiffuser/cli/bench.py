@@ -44,7 +44,8 @@ class Bench:
     methods: tuple[str, ...] = ("vhd", "fh-lp", "fh-h1", "fh-h2", "fh-h3")
     """Methods to run."""
     protocols: tuple[str, ...] = ("ss", "rp")
-    """ss (single-shot), rp (replan-on-deviation); peers': d4rl-fixed, d4rl-random, ogbench."""
+    """ss (single-shot), rp (replan-on-deviation); peers': d4rl-fixed, d4rl-random (one plan, its end
+    held), d4rl-fixed-rp, d4rl-random-rp (replanning), ogbench."""
     n: int | None = None
     """Instances (default 1000, or all pairs of --instances)."""
     seed: int = 0
@@ -109,8 +110,8 @@ class Bench:
                 config,
                 self.out,
                 partial(make_env, spec.name),
-                self._choose,
-                self._controller(),
+                self.choose,
+                self.controller(),
                 geodesic=_geodesic(spec.name),
                 on_row=on_row,
             )
@@ -134,7 +135,8 @@ class Bench:
 
             yield on_row
 
-    def _choose(self, method_name: str, environment: str) -> PlannerChoice:
+    def choose(self, method_name: str, environment: str) -> PlannerChoice:
+        """The planner of a method, under these options."""
         from vhdiffuser.benchmark.methods import PlannerChoice, get_method, require_weights
         from vhdiffuser.length.predictor import LengthPredictor
         from vhdiffuser.planner.bound import BoundPlanner
@@ -152,7 +154,8 @@ class Bench:
         bound = BoundPlanner.of(planner, self.sampler, self.steps, self.gamma, self.candidates)
         return PlannerChoice(bound, bound.sampler, bound.steps, bound.gamma, bound.candidates, models)
 
-    def _controller(self) -> Controller:
+    def controller(self) -> Controller:
+        """The environment's controller, under these options."""
         from vhdiffuser.control.base import make_controller
         from vhdiffuser.control.pd import PDConfig, PDController
 

@@ -192,4 +192,5 @@ class InverseDynamicsController(Controller):
 
     def describe(self) -> dict[str, Any]:
         """Name, weights and settings."""
-        return {"name": "inverse_dynamics", "model": self._model, **asdict(self.config)}
+        settings = {key: value for key, value in asdict(self.config).items() if value is not None}
+        return {"name": "inverse_dynamics", "model": self._model, **settings}

@@ -28,7 +28,7 @@ class Row:
     method: str
     """`vhd`, `fh-lp`, `fh-h1`, `fh-h2`, `fh-h3`."""
     protocol: str
-    """`ss`, `rp`, or a peer's: `d4rl-fixed`, `d4rl-random`, `ogbench`."""
+    """`ss`, `rp`, or a peer's: `d4rl-fixed`, `d4rl-random`, both also with `-rp`, `ogbench`."""
     seed: int
     """Seed of the instances and of all plans."""
     instance: int
