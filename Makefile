@@ -45,6 +45,7 @@ bench: setup
 	# It says by its exit code that a statistic is off; the rest is run all the same.
 	-$(BIN)/python benchmarks/data_fidelity.py
 	$(BIN)/python benchmarks/planner_speed.py
+	$(BIN)/python benchmarks/execution_share.py --n 200
 
 clean:
 	rm -rf $(VENV) out build dist *.egg-info src/*.egg-info

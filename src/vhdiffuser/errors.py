@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 
 class VhdError(Exception):
     """Base of all errors that are the user's to mend; the message says how."""
@@ -23,3 +25,11 @@ class MissingExtraError(VhdError):
 
     def __init__(self, extra: str, purpose: str) -> None:
         super().__init__(f"{purpose} needs the extra '{extra}': pip install 'vhdiffuser[{extra}]'")
+
+
+class Interrupted(KeyboardInterrupt):
+    """Stopped by Ctrl-C or SIGTERM. Nothing is wrong, so it is no `VhdError`, and no `except Exception` takes it."""
+
+    def __init__(self, number: int, message: str = "") -> None:
+        super().__init__(message or "stopped; what was finished is kept. Run the same command to go on.")
+        self.signal = signal.Signals(number)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from toy_point import SPEC as POINT
 
-from vhdiffuser.control.dynamics_task import DynamicsTask, held_out_action_error, split_episodes
+from vhdiffuser.control.dynamics_task import DynamicsTask, action_error, held_out_actions, split_episodes
 from vhdiffuser.control.inverse_dynamics import (
     DynamicsConfig,
     InverseDynamics,
@@ -68,7 +68,7 @@ def trained(episodes: Episodes, normalizer: Normalizer) -> InverseDynamicsContro
 
 
 def test_it_learns_actions_it_never_saw(trained: InverseDynamicsController, episodes: Episodes) -> None:
-    error = held_out_action_error(trained, episodes, np.random.default_rng(0), samples=300)
+    error = action_error(*held_out_actions(trained, episodes, np.random.default_rng(0), samples=300))
     assert error["r2"] > 0.95
     assert error["mae"] <= error["rmse"] < 0.15
 

@@ -2,8 +2,10 @@
 
 import gymnasium
 import numpy as np
-import ogbench.locomaze  # noqa: F401  (registers the environments)
+import ogbench.locomaze
+import ogbench.manipspace  # noqa: F401  (both register environments)
 import pytest
+from ogbench.manipspace.oracles.plan.cube_plan import CubePlanOracle
 
 from vhdiffuser.data import build_antmaze, build_cube
 from vhdiffuser.data.build import CHUNKS
@@ -130,3 +132,24 @@ def test_cube_chunk_is_a_function_of_its_generator_and_leaves_the_global_state_a
     assert chunk(2) != first
     assert np.random.rand() == expected  # noqa: NPY002
     assert chunk(1) == first
+
+
+def test_cube_episodes_are_those_of_ogbenchs_own_environment_and_oracle():
+    """To the bit, over a change of target: what is written out for speed changes nothing."""
+    rng = np.random.default_rng(2)
+    ((states, actions),) = build_cube.build_chunk(150, np.random.default_rng(2))
+    env = gymnasium.make("cube-single-v0", mode="data_collection", terminate_at_goal=False, max_episode_steps=1000)
+    targets = 0
+    with build_cube._global_numpy_seeded(rng):
+        oracle = CubePlanOracle(env, noise=build_cube.PLAN_NOISE, noise_smoothing=build_cube.NOISE_SMOOTHING)
+        observation, info = env.reset(seed=int(rng.integers(2**31)))
+        oracle.reset(observation, info)
+        for t in range(150):
+            np.testing.assert_array_equal(states[t], observation.astype(np.float32))
+            action = np.clip(oracle.select_action(observation, info), -1, 1).astype(np.float32)
+            np.testing.assert_array_equal(actions[t], action)
+            observation, _, _, _, info = env.step(action.astype(np.float64))
+            if oracle.done:
+                targets += 1
+                oracle.reset(*env.unwrapped.set_new_target(p_stack=0.0))
+    assert targets >= 1

@@ -4,39 +4,51 @@ import numpy as np
 import pytest
 from toy_point import SPEC, ToyController, ToyEnv, make_stuck_env
 
-from vhdiffuser.errors import DataError
+from vhdiffuser.errors import VhdError
 from vhdiffuser.execution.simulators import Simulators
-from vhdiffuser.execution.tracking import evaluate_tracking
-from vhdiffuser.types import Episodes
+from vhdiffuser.execution.tracking import follow
+from vhdiffuser.types import Instance, Plan
+
+LINE = np.stack([0.05 * np.arange(21), np.zeros(21)], axis=1).astype(np.float32)  # 0.05 a step
+SCALE = np.array([2.0, 1.0])
 
 
-def walks() -> Episodes:
-    line = np.linspace(0, 2, 41, dtype=np.float32)  # 0.05 a step
-    states = np.stack([line, 0 * line], axis=1)
-    return Episodes.from_parts([(states, np.diff(states, axis=0))] * 3)
-
-
-def report(make_env):
-    return evaluate_tracking(
-        ToyController(), Simulators(make_env, 4), SPEC, np.ones(2), walks(), np.random.default_rng(0), 10, 20, 5
+def track(make_env, shift: float = 0.0, count: int = 5, slots: int = 2):
+    plans = [Plan(LINE + np.float32([0.0, shift]), LINE[-1] + np.float32([0.0, shift]))] * count
+    return follow(
+        ToyController(), Simulators(make_env, slots), SPEC, SCALE, [Instance(LINE[0], LINE[-1], 0)] * count, plans
     )
 
 
 def test_a_perfect_follower_has_no_error() -> None:
-    result = report(ToyEnv)
-    assert result.mean_error < 1e-5
-    assert result.reached == result.reached_later == 1.0
+    result = track(ToyEnv)
+    assert result.distance.shape == result.error.shape == (20, 5)
+    assert result.distance.max() < 1e-5
+    np.testing.assert_allclose(result.last, np.broadcast_to(LINE[-1], (5, 2)), atol=1e-5)
 
 
 def test_one_that_never_moves_is_as_far_off_as_the_path_is_long() -> None:
-    result = report(make_stuck_env)
-    assert result.final_error == pytest.approx(20 * 0.05, abs=1e-5)
-    assert result.mean_error == pytest.approx(0.05 * 10.5, abs=1e-5)
-    assert result.reached_later == 0.0
+    result = track(make_stuck_env)
+    np.testing.assert_allclose(result.distance[:, 0], 0.05 * np.arange(1, 21), atol=1e-6)
+    np.testing.assert_allclose(result.error, result.distance / 2, atol=1e-6)
+    np.testing.assert_allclose(result.to_end, 0.5, atol=1e-6)
 
 
-def test_too_long_paths_are_refused() -> None:
-    with pytest.raises(DataError, match="longest has 41"):
-        evaluate_tracking(
-            ToyController(), Simulators(ToyEnv, 1), SPEC, np.ones(2), walks(), np.random.default_rng(0), 1, 50
-        )
+def test_one_that_starts_beside_its_plan_comes_back_to_it() -> None:
+    result = track(ToyEnv, shift=0.25)
+    assert result.distance[0, 0] == pytest.approx(0.15)  # it makes 0.1 a step
+    assert result.distance[3:].max() < 1e-5
+
+
+def test_how_many_simulators_there_are_changes_nothing_and_is_told() -> None:
+    done: list[int] = []
+    plans, instances = [Plan(LINE, LINE[-1])] * 5, [Instance(LINE[0], LINE[-1], 0)] * 5
+    follow(ToyController(), Simulators(ToyEnv, 2), SPEC, SCALE, instances, plans, done.append)
+    assert done == [2, 4, 5]
+    np.testing.assert_array_equal(track(ToyEnv, 0.1, slots=1).distance, track(ToyEnv, 0.1, slots=5).distance)
+
+
+def test_plans_of_several_lengths_are_refused() -> None:
+    plans, instances = [Plan(LINE, LINE[-1]), Plan(LINE[:9], LINE[8])], [Instance(LINE[0], LINE[-1], 0)] * 2
+    with pytest.raises(VhdError, match="one length"):
+        follow(ToyController(), Simulators(ToyEnv, 1), SPEC, SCALE, instances, plans)

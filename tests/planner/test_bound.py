@@ -44,6 +44,16 @@ def test_options_are_the_planners_unless_given(planner):
     two = planner.plan_batch(STARTS, GOALS, seeds=[3, 9])
     for a, b in zip(one, two, strict=True):
         np.testing.assert_array_equal(a.states, b.states)
+        assert a.denoising is None
+
+
+def test_plans_remember_their_denoising_where_it_is_asked_for(planner):
+    seeds = np.array([3, 9])
+    kept = BoundPlanner.of(planner, keep_denoising=True).plan_batch(STARTS, GOALS, seeds=seeds)
+    for plan, plain in zip(kept, BoundPlanner.of(planner).plan_batch(STARTS, GOALS, seeds=seeds), strict=True):
+        np.testing.assert_array_equal(plan.states, plain.states)
+        assert plan.denoising is not None
+        assert len(plan.denoising) == planner.config.steps + 1
 
 
 def test_more_candidates_hold_the_single_plan_among_them_and_without_a_predictor_keep_the_gentlest(planner):

@@ -8,22 +8,24 @@ import signal
 import subprocess
 import sys
 import textwrap
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 
-from vhdiffuser.errors import DataError, VhdError
+from vhdiffuser.errors import DataError, Interrupted, VhdError
+from vhdiffuser.files import sha256
 from vhdiffuser.modelfile import ModelHeader, load_model, save_model
-from vhdiffuser.training.loop import Interrupted, LoopConfig, learning_rate, train
+from vhdiffuser.training.loop import LoopConfig, learning_rate, train
 
 
 class LineTask:
     """Learns y = 3x - 1; counts its updates as a task with state of its own would."""
 
-    def __init__(self, width: int = 8, stop_at: int | None = None, bad_at: int | None = None) -> None:
-        self.width, self.stop_at, self.bad_at, self.seen = width, stop_at, bad_at, 0
+    def __init__(self, width: int = 8, steps: int = 5, stop_at: int | None = None, bad_at: int | None = None) -> None:
+        self.width, self.steps, self.stop_at, self.bad_at, self.seen = width, steps, stop_at, bad_at, 0
 
     def make_network(self):
         return nn.Sequential(nn.Linear(1, self.width), nn.ReLU(), nn.Linear(self.width, 1))
@@ -44,7 +46,9 @@ class LineTask:
         self.seen = state["seen"]
 
     def header(self):
-        return ModelHeader("planner", {"name": "line"}, {"width": self.width}, {}, "fingerprint")
+        return ModelHeader(
+            "planner", {"name": "line"}, {"width": self.width, "steps": (self.steps,)}, {}, "fingerprint"
+        )
 
 
 CONFIG = LoopConfig(updates=300, learning_rate=0.02, warmup=10, threads=1, log_every=10, precision="fp32", device="cpu")
@@ -74,6 +78,19 @@ def test_it_learns_and_logs(tmp_path):
     assert list((tmp_path / "tensorboard").iterdir())
 
 
+def test_fine_tuning_begins_where_the_model_ended(tmp_path):
+    (learned, _), _ = run(tmp_path / "first")
+    model = tmp_path / "first" / "model.safetensors"
+    few = replace(CONFIG, updates=1, learning_rate=1e-9)
+    path = train(lambda device: LineTask(), few, tmp_path / "second", lambda status: None, begin_with=model)
+    tensors, header = load_model(path, "planner")
+    torch.testing.assert_close(tensors, learned, atol=1e-6, rtol=0)
+    assert header.updates == 1
+    assert header.notes["began_with"] == sha256(model)[:12]
+    with pytest.raises(DataError, match="do not fit"):
+        train(lambda device: LineTask(width=4), few, tmp_path / "third", lambda status: None, begin_with=model)
+
+
 def test_same_seed_same_weights_other_seed_others(tmp_path):
     (one, _), _ = run(tmp_path / "a")
     (two, _), _ = run(tmp_path / "b")
@@ -84,14 +101,38 @@ def test_same_seed_same_weights_other_seed_others(tmp_path):
 
 def test_sigterm_writes_a_checkpoint_and_the_next_run_ends_at_the_same_weights(tmp_path):
     (whole, _), _ = run(tmp_path / "whole")
-    with pytest.raises(Interrupted, match="Run the same command to go on"):
+    with pytest.raises(Interrupted, match="Run the same command to go on") as stop:
         run(tmp_path / "stopped", stop_at=123)
+    assert stop.value.signal == signal.SIGTERM
     (resumed, header), task = run(tmp_path / "stopped")
     assert all(torch.equal(whole[key], resumed[key]) for key in whole)
     assert task.seen == 300, "the task's own state went on too"
     assert header.updates == 300
     updates = [json.loads(line)["update"] for line in (tmp_path / "stopped/log.jsonl").read_text().splitlines()]
     assert updates == list(range(10, 301, 10)), "no line twice, none missing"
+
+
+def test_a_finished_run_is_left_alone_to_the_byte(tmp_path):
+    run(tmp_path)
+    names = ("model.safetensors", "checkpoint.safetensors", "log.jsonl")
+    before = {name: (tmp_path / name).read_bytes() for name in names}
+    run(tmp_path)
+    run(tmp_path, LoopConfig(**{**CONFIG.__dict__, "updates": 100, "minutes": 1.0, "log_every": 7}))
+    assert {name: (tmp_path / name).read_bytes() for name in names} == before
+
+
+def test_a_finished_run_gets_a_new_header_when_it_would_differ_and_its_model_when_it_is_gone(tmp_path):
+    (tensors, header), _ = run(tmp_path)
+    (same, changed), _ = run(tmp_path, steps=9)  # how to plan, not how to train
+    assert changed.config["steps"] == [9]
+    assert changed.notes == header.notes, "minutes and loss are of the training, and there was none"
+    assert all(torch.equal(tensors[key], same[key]) for key in tensors)
+    for spoil in (Path.unlink, lambda path: path.write_bytes(b"torn")):
+        spoil(tmp_path / "model.safetensors")
+        (again, written), _ = run(tmp_path)
+        assert written.updates == 300
+        assert written.notes["minutes"] == header.notes["minutes"]
+        assert all(torch.equal(tensors[key], again[key]) for key in tensors)
 
 
 def test_kill_minus_nine_resumes_to_the_same_weights(tmp_path):
@@ -161,7 +202,7 @@ def test_model_files_refuse_the_wrong_kind_and_damage(tmp_path):
     save_model(path, {"a": torch.ones(2, dtype=torch.float16)}, LineTask().header())
     tensors, header = load_model(path, "planner")
     assert tensors["a"].dtype == torch.float32
-    assert header == LineTask().header()
+    assert header.config == {"width": 8, "steps": [5]}, "a tuple comes back as a list"
     with pytest.raises(DataError, match="holds a planner model, but a length model"):
         load_model(path, "length")
     with pytest.raises(DataError, match="no such model file"):

@@ -9,8 +9,9 @@ import torch
 from test_loop import CONFIG, LineTask
 from torch import nn
 
+from vhdiffuser.errors import Interrupted
 from vhdiffuser.modelfile import load_model
-from vhdiffuser.training.loop import Interrupted, train
+from vhdiffuser.training.loop import train
 from vhdiffuser.training.muon import Muon, orthogonalized
 
 

@@ -26,7 +26,7 @@ class Geodesic:
         self.x, self.y = (a + spacing * np.arange(round((b - a) / spacing) + 1) for a, b in zip(low, high, strict=True))
         """(n,) and (m,) coordinates of the grid."""
         points = np.stack(np.meshgrid(self.x, self.y, indexing="ij"), axis=-1)  # (n, m, 2)
-        self.free = _wall_distance(walls, points) >= clearance - 1e-6
+        self.free = wall_distance(walls, points) >= clearance - 1e-6
         """(n, m) bool."""
         if not self.free.any():
             raise VhdError(f"no free space at a clearance of {clearance}. Check the walls and the radius.")
@@ -86,7 +86,7 @@ class Geodesic:
         return np.maximum(result, np.linalg.norm(starts - goals, axis=1))
 
 
-def _wall_distance(walls: FloatArray, points: FloatArray) -> FloatArray:
+def wall_distance(walls: FloatArray, points: FloatArray) -> FloatArray:
     """(..., 2) -> (...,) distance to the nearest wall; 0 inside one."""
     nearest = np.full(points.shape[:-1], np.inf)
     for x_low, x_high, y_low, y_high in walls:

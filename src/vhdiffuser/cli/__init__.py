@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import difflib
 import os
+import signal
 import sys
 from importlib import import_module
 from importlib.metadata import version
 from typing import Any
 
-from vhdiffuser.errors import VhdError
+from vhdiffuser.errors import Interrupted, VhdError
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "demo": ("vhdiffuser.cli.demo:Demo", "the shipped weights at work, beside the paper's numbers"),
@@ -26,6 +27,11 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "report": ("vhdiffuser.cli.bench:Report", "the paper's table beside ours, and figures, from those rows"),
     "reproduce": ("vhdiffuser.cli.reproduce:Reproduce", "all of it for one environment: data, training, bench, report"),
     "eval-length": ("vhdiffuser.cli.eval_length:EvalLength", "judge a Length Predictor against true distances"),
+    "eval-dynamics": ("vhdiffuser.cli.eval_dynamics:EvalDynamics", "judge an inverse dynamics model on held-out data"),
+    "failures": (
+        "vhdiffuser.cli.failures:Failures",
+        "the failed instances of a benchmark, sorted into kinds and drawn",
+    ),
     "serve": (
         "vhdiffuser.cli.serve:Serve",
         "a page: move the goal, watch horizon, plan and execution follow",
@@ -48,11 +54,17 @@ examples:
 
 def main() -> None:
     """Entry point of `vhd`."""
+    # As Ctrl-C does: what is open is closed, worker processes end, and the message says how to go on.
+    signal.signal(signal.SIGTERM, _interrupt)
     sys.exit(run(sys.argv[1:]))
 
 
+def _interrupt(number: int, frame: object) -> None:
+    raise Interrupted(number)
+
+
 def run(arguments: list[str]) -> int:
-    """Run one command; 0 is success, 1 an error that the message explains, 2 a wrong command line."""
+    """Run one command; 0 is success, 1 an error that the message explains, 2 a wrong command line, 128 + n signal n."""
     name, rest = (arguments[0], arguments[1:]) if arguments else ("--help", [])
     if name in ("-h", "--help", "help"):
         print(_overview())
@@ -71,9 +83,10 @@ def run(arguments: list[str]) -> int:
     except VhdError as error:
         print(f"vhd: {error}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
-        print("vhd: stopped; what was finished is kept. Run the same command to go on.", file=sys.stderr)
-        return 130
+    except KeyboardInterrupt as stop:
+        interrupted = stop if isinstance(stop, Interrupted) else Interrupted(signal.SIGINT)
+        print(f"vhd: {interrupted}", file=sys.stderr)
+        return 128 + interrupted.signal
     except BrokenPipeError:  # the reader of our output (head, less) has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except SystemExit as stop:  # tyro: 0 after --help, 2 after a wrong option

@@ -17,10 +17,9 @@ from vhdiffuser.envs.registry import SPECS
 from vhdiffuser.errors import VhdError
 from vhdiffuser.files import atomic_path
 from vhdiffuser.models import Source
-from vhdiffuser.types import EnvSpec, FloatArray, Instance, IntArray, Plan, Rollout
+from vhdiffuser.types import EnvSpec, FloatArray, Instance, Plan, Rollout
 
 if TYPE_CHECKING:
-    from vhdiffuser.data.normalizer import Normalizer
     from vhdiffuser.planner.planner import Planner
 
 FILM_PICTURES = 110
@@ -122,12 +121,14 @@ class PlanCommand:
     def _follow(self, planner: Planner, start: FloatArray, goals: list[FloatArray], keep: bool) -> list[Rollout]:
         """One rollout a goal; the second begins in the state in which the first ended or was cut."""
         from vhdiffuser.execution.execute import execute
+        from vhdiffuser.planner.bound import BoundPlanner
 
         assert self.execute is not None
-        watched, spec, rollouts = _Watched(planner, self, keep), planner.spec, []
+        bound = BoundPlanner.of(planner, self.sampler, self.steps, self.gamma, keep_denoising=keep)
+        spec, rollouts = planner.spec, []
         for number, goal in enumerate(goals):
             own = spec.goal_of(goal) if len(goal) == spec.state_dim else goal
-            rollout = execute(watched, start, own, self.execute, seed=self.seed + number)
+            rollout = execute(bound, start, own, self.execute, seed=self.seed + number, length=self.length)
             if self.after is not None and number == 0 and self.after < rollout.steps:
                 rollout = _until(rollout, self.after)
             rollouts.append(rollout)
@@ -162,43 +163,6 @@ class PlanCommand:
                 write_gif(film_frames(spec, rollouts, walls_of(spec), every), self.out, FILM_FPS)
             else:
                 write_gif(denoising_frames(spec, plan), self.out, fps=8)
-
-
-@dataclass(frozen=True)
-class _Watched:
-    """The planner with the command's options, keeping the denoising of its plans where it is to be shown."""
-
-    planner: Planner
-    """Plans."""
-    options: PlanCommand
-    """Length, sampler, steps and gamma."""
-    keep: bool
-    """Whether to keep the denoising."""
-
-    @property
-    def spec(self) -> EnvSpec:
-        """The planner's."""
-        return self.planner.spec
-
-    @property
-    def normalizer(self) -> Normalizer:
-        """The planner's."""
-        return self.planner.normalizer
-
-    def predict_lengths(self, starts: FloatArray, goals: FloatArray) -> IntArray:
-        """The length asked for, or L_hat."""
-        if self.options.length is not None:
-            return np.full(len(starts), self.options.length)
-        return self.planner.predict_lengths(starts, goals, self.options.gamma)
-
-    def plan_batch(
-        self, starts: FloatArray, goals: FloatArray, lengths: IntArray | None = None, *, seeds: IntArray
-    ) -> list[Plan]:
-        """As the planner does."""
-        steps, sampler = self.options.steps, self.options.sampler
-        return self.planner.plan_batch(
-            starts, goals, lengths, steps, sampler, seeds, self.options.gamma, keep_denoising=self.keep
-        )
 
 
 def _until(rollout: Rollout, steps: int) -> Rollout:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
@@ -38,6 +39,8 @@ class Common:
     """Name of the run (default: from the recipe)."""
     recipe: Literal["default", "paper"] = "default"
     """`default` is what measured best on two cores; `paper` follows the paper to the letter."""
+    begin_with: str | None = None
+    """Fine-tune: begin with the weights of this run of the environment, or of this model file."""
     restart: bool = False
     """Forget a run of this name and train from the beginning."""
     quiet: bool = False
@@ -59,11 +62,17 @@ class Common:
                 note = f"loss {status.metrics['loss']:.4f}, {status.seconds_left / 60:.1f} min to go"
                 progress(status.update, status.updates, note=note)
 
-            path = train(lambda device: make(dataset, device), loop, folder, report)
+            path = train(lambda device: make(dataset, device), loop, folder, report, self._begin_with())
         if self.json:
             print_json({"model": str(path), **last})
         else:
             out.print(f"model: {path}")
+
+    def _begin_with(self) -> Path | None:
+        if self.begin_with is None:
+            return None
+        run = run_folder(self.env, self.begin_with) / "model.safetensors"
+        return run if run.is_file() else Path(self.begin_with)
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from vhdiffuser.control.inverse_dynamics import (
 from vhdiffuser.data.normalizer import Normalizer
 from vhdiffuser.errors import DataError
 from vhdiffuser.modelfile import ModelHeader
-from vhdiffuser.types import EnvSpec, Episodes, Plan
+from vhdiffuser.types import EnvSpec, Episodes, FloatArray, Plan
 
 
 def split_episodes(episodes: Episodes, share: float) -> tuple[Episodes, Episodes]:
@@ -134,14 +134,10 @@ class DynamicsTask:
         )
 
 
-def held_out_action_error(
+def held_out_actions(
     controller: InverseDynamicsController, episodes: Episodes, rng: np.random.Generator, samples: int = 4096
-) -> dict[str, float]:
-    """Action error on held-out data with the data's own future as the plan.
-
-    `mae` is the mean absolute error and `r2` the share of the actions' variance explained (0 for a
-    controller that always gives the mean action, 1 for a perfect one).
-    """
+) -> tuple[FloatArray, FloatArray]:
+    """(n, m) predicted and (n, m) actual actions on held-out data, with the data's own future as the plan."""
     _, held = split_episodes(episodes, controller.config.held_out)
     last = np.repeat(held.ends - 1, np.diff(held.ends, prepend=0))
     usable = np.flatnonzero(np.arange(len(last)) != last)
@@ -150,12 +146,17 @@ def held_out_action_error(
     reading = max(controller.config.ahead)
     futures = [states[row : min(row + reading, last[row]) + 1] for row in rows]
     plans = [Plan(future, controller.spec.goal_of(future[-1])) for future in futures]
-    predicted = controller.act(held.observations[rows], plans, np.zeros(len(rows), np.int64))
-    actual = held.actions[rows]
+    return controller.act(held.observations[rows], plans, np.zeros(len(rows), np.int64)), held.actions[rows]
+
+
+def action_error(predicted: FloatArray, actual: FloatArray) -> dict[str, float]:
+    """Of (n,) or (n, m) actions: mean absolute error, root mean square, and share of the variance explained.
+
+    `r2` is 0 for a controller that always gives the mean action, and 1 for a perfect one.
+    """
     error = predicted - actual
     return {
         "mae": float(np.abs(error).mean()),
         "rmse": float(np.sqrt(np.square(error).mean())),
         "r2": float(1 - np.square(error).sum() / max(np.square(actual - actual.mean(axis=0)).sum(), 1e-12)),
-        "samples": float(len(rows)),
     }

@@ -7,13 +7,18 @@ episode before its time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
+from itertools import pairwise
 
 import numpy as np
+from ogbench.manipspace import lie
 from ogbench.manipspace.oracles.plan.cube_plan import CubePlanOracle
+from scipy.interpolate import interp1d
+from scipy.ndimage import gaussian_filter1d
 
+from vhdiffuser.envs.arm import about_z, multiply, yaw_of
 from vhdiffuser.envs.cube import CubePhysics
 from vhdiffuser.types import FloatArray
 
@@ -36,18 +41,46 @@ def build_chunk(transitions: int, rng: np.random.Generator) -> list[tuple[FloatA
 def _episode(length: int, seed: int, physics: CubePhysics) -> tuple[FloatArray, FloatArray]:
     states = np.empty((length + 1, 28), np.float32)
     actions = np.empty((length, 5), np.float32)
-    oracle = CubePlanOracle(env=physics, noise=PLAN_NOISE, noise_smoothing=NOISE_SMOOTHING)
+    oracle = PlanOracle(env=physics, noise=PLAN_NOISE, noise_smoothing=NOISE_SMOOTHING)
     observation, info = physics.reset(seed=seed)
     oracle.reset(observation, info)
     states[0] = observation
     for t in range(length):
         # Rounded before use, so that the stored action is the one that was taken.
-        actions[t] = np.clip(oracle.select_action(observation, info), -1.0, 1.0)
+        actions[t] = oracle.select_action(observation, info)
         observation, _, _, _, info = physics.step(actions[t].astype(np.float64))
         states[t + 1] = observation
         if oracle.done:
             oracle.reset(*physics.set_new_target(p_stack=0.0))
     return states, actions
+
+
+class PlanOracle(CubePlanOracle):
+    """OGBench's oracle, whose plans are interpolated at all their times at once: the same plans to the bit."""
+
+    def compute_plan(self, times: Sequence[float], poses: Sequence[lie.SE3], grasps: Sequence[float]) -> FloatArray:
+        """(n, 5) effector place, yaw and gripper at every control step from keyframes, with correlated noise."""
+        moments, t = [], 0.0
+        while t < self._t_max:
+            moments.append(t)
+            t += self._env_dt
+        plan = np.empty((len(moments), 5))
+        plan[:, :3] = interp1d(times, [pose.translation() for pose in poses], axis=0, assume_sorted=True)(moments)
+        plan[:, 3] = self._yaws(times, [pose.rotation() for pose in poses], moments)
+        plan[:, 4] = interp1d(times, grasps, assume_sorted=True)(moments)
+        noise = np.random.normal(0, 1, size=plan.shape) * self._env.action_high * self._noise  # noqa: NPY002
+        return plan + gaussian_filter1d(noise, axis=0, sigma=self._noise_smoothing)
+
+    @staticmethod
+    def _yaws(times: Sequence[float], rotations: list[lie.SO3], moments: Sequence[float]) -> list[float]:
+        """Between two keyframes the effector turns evenly about the vertical, the only axis there is here."""
+        ways = [(a.inverse() @ b).log()[2] for a, b in pairwise(rotations)]
+        starts = [tuple(rotation.wxyz.tolist()) for rotation in rotations]
+        yaws = []
+        for t, s in zip(moments, np.searchsorted(times, moments, side="right") - 1, strict=True):
+            share = min(max((t - times[s]) / (times[s + 1] - times[s]), 0.0), 1.0)
+            yaws.append(yaw_of(multiply(starts[s], about_z(share * float(ways[s])))))
+        return yaws
 
 
 @contextmanager

@@ -51,6 +51,8 @@ class PlannerTask:
             states = evened(states, episodes.ends, config.evening)
         self.crops = Crops(states, episodes.ends, self.device)
         self.shortest, self.longest = self._crop_lengths()
+        if steps_between is not None:
+            self.longest = max(self.shortest, min(self.longest, self._longest_direct()))
 
     def _crop_lengths(self) -> tuple[int, int]:
         """L_min and T_max, or the fixed horizon twice; T_max no longer than the data allows."""
@@ -68,6 +70,16 @@ class PlannerTask:
                 stacklevel=3,
             )
         return L_min, min(T_max, self.crops.longest)
+
+    def _longest_direct(self) -> int:
+        """No crop longer than this is direct: `directness` times the steps between the farthest of many states."""
+        assert self._steps_between is not None
+        assert self.config.directness is not None
+        rows = torch.randint(
+            len(self.crops.states), (2, 4096), generator=torch.Generator(self.device).manual_seed(0), device=self.device
+        )
+        farthest = self._steps_between(self.crops.states[rows[0]], self.crops.states[rows[1]]).max()
+        return int(self.config.directness * farthest) + 1
 
     def make_network(self) -> nn.Module:
         """A fresh U-Net."""

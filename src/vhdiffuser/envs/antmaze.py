@@ -15,7 +15,7 @@ import numpy as np
 from ogbench.locomaze.maze import make_maze_env
 
 from vhdiffuser.envs.base import PlanningEnv
-from vhdiffuser.envs.offscreen import Offscreen
+from vhdiffuser.envs.offscreen import Offscreen, resized
 from vhdiffuser.envs.registry import get_spec
 from vhdiffuser.errors import UnknownNameError, VhdError
 from vhdiffuser.types import EnvSpec, FloatArray, Instance
@@ -148,13 +148,7 @@ class AntMazeEnv(PlanningEnv):
 
     def check(self, instance: Instance) -> None:
         """Refuse what is not two finite numbers in free space (a start may be a whole planning state)."""
-        sizes = {"start": sorted({self.spec.goal_dim, self.spec.state_dim}), "goal": [self.spec.goal_dim]}
-        for name, value in (("start", np.asarray(instance.start)), ("goal", np.asarray(instance.goal))):
-            if value.ndim != 1 or len(value) not in sizes[name]:
-                allowed = " or ".join(str(size) for size in sizes[name])
-                raise VhdError(f"{self.spec.name}: {name} needs {allowed} numbers, got shape {value.shape}.")
-            if not np.isfinite(value).all():
-                raise VhdError(f"{self.spec.name}: {name} {value.tolist()} holds NaN or infinity.")
+        for name, value in self.finite_ends(instance):
             xy = self._xy(value)
             if self.clearance(xy) < TORSO_RADIUS:
                 nearest = cell_centre(min(self._free, key=lambda cell: np.linalg.norm(cell_centre(cell) - xy)))
@@ -166,10 +160,7 @@ class AntMazeEnv(PlanningEnv):
 
     def render(self, width: int = 480, height: int = 480) -> np.ndarray:
         """The whole maze from above, with the goal as OGBench draws it."""
-        if self._offscreen is None or self._offscreen.size != (width, height):
-            if self._offscreen is not None:
-                self._offscreen.close()
-            self._offscreen = Offscreen(self.physics.model, width, height)
+        self._offscreen = resized(self._offscreen, self.physics.model, width, height)
         return self._offscreen.draw(self.physics.data, self._camera())
 
     def _camera(self) -> Any:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 
 import numpy as np
 
+from vhdiffuser.errors import VhdError
 from vhdiffuser.types import EnvSpec, FloatArray, Instance
 
 
@@ -40,3 +42,17 @@ class PlanningEnv(ABC):
     @abstractmethod
     def render(self, width: int = 480, height: int = 480) -> np.ndarray:
         """(height, width, 3) uint8 picture of the present moment, without a screen."""
+
+    def finite_ends(self, instance: Instance) -> Iterator[tuple[str, np.ndarray]]:
+        """("start", value), ("goal", value): each of a size that the spec allows and finite, or refused.
+
+        A start may be a whole planning state or its goal dimensions alone.
+        """
+        sizes = {"start": sorted({self.spec.goal_dim, self.spec.state_dim}), "goal": [self.spec.goal_dim]}
+        for name, value in (("start", np.asarray(instance.start)), ("goal", np.asarray(instance.goal))):
+            if value.ndim != 1 or len(value) not in sizes[name]:
+                allowed = " or ".join(str(size) for size in sizes[name])
+                raise VhdError(f"{self.spec.name}: {name} needs {allowed} numbers, got shape {value.shape}.")
+            if not np.isfinite(value).all():
+                raise VhdError(f"{self.spec.name}: {name} {value.tolist()} holds NaN or infinity.")
+            yield name, value

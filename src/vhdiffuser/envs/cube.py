@@ -8,15 +8,18 @@ turns it by up to 0.3 rad; OGBench's inverse kinematics does the rest.
 
 from __future__ import annotations
 
+from math import sqrt
 from typing import Any
 
 import mujoco
 import numpy as np
 from ogbench.manipspace import lie
+from ogbench.manipspace.controllers import DiffIKController
 from ogbench.manipspace.envs.cube_env import CubeEnv as OgbenchCube
 
+from vhdiffuser.envs.arm import ArmIK, about_z, inverse, multiply, rotate, yaw_of
 from vhdiffuser.envs.base import PlanningEnv
-from vhdiffuser.envs.offscreen import Offscreen
+from vhdiffuser.envs.offscreen import Offscreen, resized
 from vhdiffuser.envs.registry import get_spec
 from vhdiffuser.errors import UnknownNameError, VhdError
 from vhdiffuser.types import EnvSpec, FloatArray, Instance
@@ -35,6 +38,7 @@ cannot be reached: targets are clipped to the workspace, and the arm sags by up 
 START_TOLERANCE = 0.001
 """Observation units (0.1 mm): how far from the asked start an episode may begin, in each dimension."""
 
+_LOW, _HIGH = WORKSPACE.tolist()
 _CUBE_PLACES = np.array([(x, y) for x in (0.30, 0.55) for y in (-0.30, 0.30)])
 _OPEN_GRIPPER = 0.0
 _TABLE = 0.02
@@ -51,12 +55,6 @@ def to_metres(units: FloatArray) -> FloatArray:
     return np.asarray(units, np.float64) / UNITS + CENTRE
 
 
-def _yaw(quaternion: FloatArray) -> float:
-    """Rotation about the vertical, of a unit quaternion (w, x, y, z)."""
-    w, x, y, z = quaternion
-    return np.arctan2(2 * (w * z + x * y), 1 - 2 * (y**2 + z**2))
-
-
 class CubePhysics(OgbenchCube):
     """OGBench's environment in its data-collecting mode, without what only costs time.
 
@@ -67,51 +65,90 @@ class CubePhysics(OgbenchCube):
 
     def __init__(self) -> None:
         super().__init__(env_type="single", mode="data_collection", terminate_at_goal=False)
+        self._ik: DiffIKController = ArmIK(self._ik._model)
+        self._down = tuple(self._effector_down_rotation.wxyz.tolist())
+        self._largest_action = self.action_high.tolist()
         self.reset(seed=0)
 
     def post_compilation(self) -> None:
         """Remember where in MuJoCo's memory the observation lies; names are slow to look up."""
         super().post_compilation()
-        cube = self._model.joint("object_joint_0").qposadr[0]
-        self._cube = slice(cube, cube + 7)
-        self._pad = self._model.body("ur5e/robotiq/right_pad").id
+        model, data = self._model, self._data
+        cube = model.joint("object_joint_0").qposadr[0]
+        arm = slice(self._arm_joint_ids[0], self._arm_joint_ids[-1] + 1)
+        self._joint_pos, self._joint_vel = data.qpos[arm], data.qvel[arm]
+        self._cube_pose = data.qpos[cube : cube + 7]
+        self._pad_force = data.cfrc_ext[model.body("ur5e/robotiq/right_pad").id]
+        self._effector_pos = data.site_xpos[self._pinch_site_id]
+        self._orientation = np.empty(4)
+        self._effector_mat = data.site_xmat[self._pinch_site_id]
+        self._joint_targets = data.ctrl[self._arm_actuator_ids[0] : self._arm_actuator_ids[-1] + 1]
+        flange = self._T_pa.wxyz_xyz.tolist()
+        self._flange_turn, self._flange_place = tuple(flange[:4]), tuple(flange[4:])
+
+    def step(self, action: FloatArray) -> tuple[FloatArray, float, bool, bool, dict[str, Any]]:
+        """One control step; reward and success are OGBench's task's, which is ignored."""
+        self.set_control(action)
+        self.pre_step()
+        mujoco.mj_step(self._model, self._data, nstep=self._n_steps)
+        mujoco.mj_rnePostConstraint(self._model, self._data)  # contact forces
+        return self.compute_observation(), 0.0, False, False, self._oracle_info
 
     def pre_step(self) -> None:
         """Part of OGBench's full dictionary, which the oracle reads when it gets a new target."""
         self._prev_qpos = self._data.qpos.copy()
         self._prev_qvel = self._data.qvel.copy()
 
-    def post_step(self) -> None:
-        """OGBench judges and paints its cube here; its task is ignored."""
+    def set_control(self, action: FloatArray) -> None:
+        """Send the joints to where the action (5,) moves, turns and opens the effector, within the workspace."""
+        dx, dy, dz, turn, opening = (
+            0.5 * (share + 1) * (most + most) - most
+            for share, most in zip(action.tolist(), self._largest_action, strict=True)
+        )
+        x, y, z = self._effector_pos.tolist()
+        (low_x, low_y, low_z), (high_x, high_y, high_z) = _LOW, _HIGH
+        x = min(max(x + dx, low_x), high_x)
+        y = min(max(y + dy, low_y), high_y)
+        z = min(max(z + dz, low_z), high_z)
+        turned = multiply(multiply(about_z(turn), about_z(self._yaw)), inverse(self._down))
+        target = multiply(about_z(yaw_of(turned)), self._down)
+        # From the place between the fingers to the flange that carries the gripper.
+        along_x, along_y, along_z = rotate(target, self._flange_place)
+        self._joint_targets[:] = self._ik.solve(
+            pos=np.array((along_x + x, along_y + y, along_z + z)),
+            quat=np.array(multiply(target, self._flange_turn)),
+            curr_qpos=self._joint_pos,
+        )
+        self._data.ctrl[self._gripper_actuator_ids] = 255.0 * min(max(self._opening + opening, 0.0), 1.0)
+
+    def normalize_action(self, action: FloatArray) -> FloatArray:
+        """Metres, radians and opening (5,) -> [-1, 1]^5."""
+        scaled = 2 * (action - self.action_low) / (self.action_high - self.action_low) - 1
+        return np.minimum(np.maximum(scaled, -1.0), 1.0)
 
     def compute_observation(self) -> FloatArray:
-        """(28,) OGBench's observation."""
-        data = self._data
-        orientation, cube = np.empty(4), data.qpos[self._cube]
-        mujoco.mju_mat2Quat(orientation, data.site_xmat[self._pinch_site_id])
-        effector_yaw, cube_yaw = _yaw(orientation), _yaw(cube[3:])
-        force = data.cfrc_ext[self._pad]
+        """(28,) OGBench's observation. Whatever changes the state ends here, so the next action starts from here."""
+        mujoco.mju_mat2Quat(self._orientation, self._effector_mat)
+        self._yaw = yaw_of(self._orientation.tolist())
+        self._opening = min(max(float(self._data.qpos[self._gripper_opening_joint_id]) / 0.8, 0.0), 1.0)
+        cube, force = self._cube_pose, self._pad_force
+        cube_yaw = yaw_of(cube[3:].tolist())
+        contact = min(sqrt(force @ force) / 50, 1.0)
         observation = np.empty(28)
-        observation[:6] = data.qpos[self._arm_joint_ids]
-        observation[6:12] = data.qvel[self._arm_joint_ids]
-        observation[12:15] = (data.site_xpos[self._pinch_site_id] - CENTRE) * UNITS
-        observation[15:17] = np.cos(effector_yaw), np.sin(effector_yaw)
-        opening = min(max(data.qpos[self._gripper_opening_joint_id] / 0.8, 0.0), 1.0)
-        observation[17:19] = opening * 3.0, min(np.sqrt(force @ force) / 50, 1.0)
+        observation[:6] = self._joint_pos
+        observation[6:12] = self._joint_vel
+        observation[12:15] = (self._effector_pos - CENTRE) * UNITS
+        observation[15:19] = np.cos(self._yaw), np.sin(self._yaw), self._opening * 3.0, contact
         observation[19:22] = (cube[:3] - CENTRE) * UNITS
         observation[22:26] = cube[3:]
         observation[26:28] = np.cos(cube_yaw), np.sin(cube_yaw)
         self._oracle_info = {
-            "time": (data.time,),
-            "proprio/effector_pos": data.site_xpos[self._pinch_site_id].copy(),
-            "proprio/effector_yaw": (effector_yaw,),
-            "proprio/gripper_opening": (opening,),
+            "time": (self._data.time,),
+            "proprio/effector_pos": self._effector_pos.copy(),
+            "proprio/effector_yaw": (self._yaw,),
+            "proprio/gripper_opening": (self._opening,),
         }
         return observation
-
-    def get_step_info(self) -> dict[str, Any]:
-        """What the plan oracle reads at each step."""
-        return self._oracle_info
 
     def place(self, effector: FloatArray, yaw: float, cube: FloatArray) -> FloatArray:
         """Arm at rest with the effector at (3,) metres and open gripper, cube at (2,) metres; observation (28,)."""
@@ -184,14 +221,8 @@ class CubeEnv(PlanningEnv):
 
     def check(self, instance: Instance) -> None:
         """Refuse what is not three finite numbers in the workspace (a start may be a whole planning state)."""
-        sizes = {"start": sorted({self.spec.goal_dim, self.spec.state_dim}), "goal": [self.spec.goal_dim]}
         low, high = self.workspace
-        for name, value in (("start", np.asarray(instance.start)), ("goal", np.asarray(instance.goal))):
-            if value.ndim != 1 or len(value) not in sizes[name]:
-                allowed = " or ".join(str(size) for size in sizes[name])
-                raise VhdError(f"{self.spec.name}: {name} needs {allowed} numbers, got shape {value.shape}.")
-            if not np.isfinite(value).all():
-                raise VhdError(f"{self.spec.name}: {name} {value.tolist()} holds NaN or infinity.")
+        for name, value in self.finite_ends(instance):
             point = self._effector(value)
             if (point < low - 1e-4).any() or (point > high + 1e-4).any():
                 raise VhdError(
@@ -201,10 +232,7 @@ class CubeEnv(PlanningEnv):
 
     def render(self, width: int = 480, height: int = 480) -> np.ndarray:
         """OGBench's front view of the arm; a red ball marks the goal."""
-        if self._offscreen is None or self._offscreen.size != (width, height):
-            if self._offscreen is not None:
-                self._offscreen.close()
-            self._offscreen = Offscreen(self.physics.model, width, height)
+        self._offscreen = resized(self._offscreen, self.physics.model, width, height)
         camera = mujoco.MjvCamera()
         camera.type = mujoco.mjtCamera.mjCAMERA_FIXED
         camera.fixedcamid = self.physics.model.camera("front").id

@@ -189,13 +189,7 @@ class Maze2dEnv(PlanningEnv):
 
     def check(self, instance: Instance) -> None:
         """Refuse points inside a wall, or nearer to one than the ball's radius."""
-        for name, point, sizes in (("start", instance.start, (2, 4)), ("goal", instance.goal, (2,))):
-            value = np.asarray(point)
-            if value.ndim != 1 or len(value) not in sizes:
-                allowed = " or ".join(str(size) for size in sizes)
-                raise VhdError(f"{self.spec.name}: {name} needs {allowed} numbers, got shape {value.shape}.")
-            if not np.isfinite(value).all():
-                raise VhdError(f"{self.spec.name}: {name} {value.tolist()} holds NaN or infinity.")
+        for name, value in self.finite_ends(instance):
             # Data touches the walls to within the contact margin, so allow as much.
             if clearance(self.maze, value[:2]) < BALL_RADIUS - 0.01:
                 raise VhdError(

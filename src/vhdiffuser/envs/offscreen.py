@@ -68,6 +68,15 @@ class Offscreen:
         self._context.free()
 
 
+def resized(present: Offscreen | None, model: Any, width: int, height: int) -> Offscreen:
+    """`present` where it has this size already, or a new one in its place."""
+    if present is not None and present.size == (width, height):
+        return present
+    if present is not None:
+        present.close()
+    return Offscreen(model, width, height)
+
+
 def _open_context(width: int, height: int) -> Any:
     """An OpenGL context: the one named by MUJOCO_GL, else the first that opens."""
     asked = os.environ.get("MUJOCO_GL", "").lower()

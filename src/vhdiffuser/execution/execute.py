@@ -23,14 +23,16 @@ def execute(
     protocol: str = "rp",
     *,
     seed: int = 0,
+    length: int | None = None,
     env: PlanningEnv | None = None,
     controller: Controller | None = None,
 ) -> Rollout:
     """Plan from `start` (d,) to `goal` (goal_dim,) and follow the plan, one action per index.
 
     `protocol` is `ss` (single-shot: one plan, to its end) or `rp` (replan-on-deviation, until the goal is
-    reached or the step budget is spent); `seed` fixes the plans and what the start leaves open. `env` and
-    `controller` are the environment's own unless given; a simulator of yours needs both.
+    reached or the step budget is spent); `seed` fixes the plans and what the start leaves open. Every plan has
+    `length` states, or as many as the Length Predictor says. `env` and `controller` are the environment's own unless
+    given; a simulator of yours needs both.
 
     >>> rollout = execute(planner, [1, 1, 0, 0], [7, 9])             # doctest: +SKIP
     >>> rollout.success, rollout.steps, rollout.replans              # doctest: +SKIP
@@ -47,7 +49,7 @@ def execute(
     simulator.check(instance)
     controller = controller or default_controller(planner.spec)
     with Simulators(lambda: simulator, slots=1, workers=1) as simulators:
-        (outcome,) = Executor(planner, controller, simulators, rules[protocol], seed=seed).run([instance])
+        (outcome,) = Executor(planner, controller, simulators, rules[protocol], seed, length).run([instance])
     return outcome.rollout
 
 

@@ -1,87 +1,83 @@
-"""How well a controller follows paths that are known to be possible: held-out data as plans."""
+"""How well a controller follows paths that are known to be possible: recorded ones, given to it as plans."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from vhdiffuser.control.base import Controller
 from vhdiffuser.envs.success import goal_distance
-from vhdiffuser.errors import DataError
+from vhdiffuser.errors import VhdError
 from vhdiffuser.execution.simulators import Simulators
-from vhdiffuser.types import EnvSpec, Episodes, FloatArray, Instance, Plan
+from vhdiffuser.types import EnvSpec, FloatArray, Instance, Plan
 
 
 @dataclass(frozen=True)
-class TrackingReport:
-    """Tracked distance over many held-out paths. Distances are normalised, infinity norm, like epsilon."""
+class Tracking:
+    """n plans of L states followed to their ends, one action per index: T = L - 1 steps each."""
 
-    paths: int
-    """Paths followed."""
-    steps: int
-    """Control steps of each."""
-    mean_error: float
-    """Mean distance between robot and plan, over all indices."""
-    final_error: float
-    """Mean distance at the last index."""
-    reached: float
-    """Share of paths whose end came within epsilon by the last index."""
-    reached_later: float
-    """The same with `extra` more steps of holding the last state."""
-    extra: int
-    """Those steps."""
+    distance: FloatArray
+    """(T, n) straight-line distance between robot and plan at indices 1 to T, in the environment's units."""
+    error: FloatArray
+    """(T, n) the same normalised and as infinity norm, like epsilon."""
+    to_end: FloatArray
+    """(T, n) normalised distance to the plan's end."""
+    last: FloatArray
+    """(n, o) observations at the end."""
 
 
-def evaluate_tracking(
+def follow(
     controller: Controller,
     simulators: Simulators,
     spec: EnvSpec,
     scale: FloatArray,
-    episodes: Episodes,
-    rng: np.random.Generator,
-    paths: int = 50,
-    steps: int = 150,
-    extra: int = 100,
-) -> TrackingReport:
-    """Follow random crops of `episodes` (give held-out ones) from their own starts; `scale` as in `goal_distance`."""
-    lengths = np.diff(episodes.ends, prepend=0)
-    long_enough = np.flatnonzero(lengths > steps)
-    if len(long_enough) == 0:
-        raise DataError(
-            f"no episode has {steps + 1} states; the longest has {int(lengths.max())}. Ask for fewer steps."
-        )
-    errors, hits = [], []
-    for begin in range(0, paths, simulators.slots):
-        plans = []
-        for _ in range(min(simulators.slots, paths - begin)):
-            number = int(rng.choice(long_enough))
-            first = int(episodes.starts[number] + rng.integers(lengths[number] - steps))
-            states = spec.planning_state(episodes.observations[first : first + steps + 1])
-            plans.append(Plan(states, spec.goal_of(states[-1])))
-        instances = [Instance(plan.states[0], plan.goal, int(rng.integers(2**31))) for plan in plans]
-        slots = list(range(len(plans)))
-        goals = np.stack([plan.goal for plan in plans])
-        observations = simulators.reset(slots, instances)
-        reached = np.zeros((steps + extra, len(plans)), bool)
-        error = np.zeros((steps, len(plans)))
-        for index in range(steps + extra):
-            actions = controller.act(observations, plans, np.full(len(plans), index))
-            observations = simulators.step(slots, actions)
-            states = spec.planning_state(observations)
-            reached[index] = goal_distance(spec, scale, states, goals) <= spec.epsilon
-            if index < steps:
-                planned = spec.goal_of(np.stack([plan.states[index + 1] for plan in plans]))
-                error[index] = goal_distance(spec, scale, states, planned)
-        errors.append(error)
-        hits.append(reached)
-    error, reached = np.concatenate(errors, axis=1), np.concatenate(hits, axis=1)
-    return TrackingReport(
-        paths=paths,
-        steps=steps,
-        mean_error=float(error.mean()),
-        final_error=float(error[-1].mean()),
-        reached=float(reached[:steps].any(axis=0).mean()),
-        reached_later=float(reached.any(axis=0).mean()),
-        extra=extra,
+    instances: Sequence[Instance],
+    plans: Sequence[Plan],
+    on_done: Callable[[int], None] | None = None,
+) -> Tracking:
+    """Put each simulator at its instance and follow its plan; `scale` as in `goal_distance`.
+
+    All plans must be of one length; `on_done` is told how many have been followed.
+    """
+    if len({plan.length for plan in plans}) != 1 or len(plans) != len(instances):
+        raise VhdError("tracking needs one or more plans of one length, and as many instances.")
+    parts = []
+    for begin in range(0, len(plans), simulators.slots):
+        end = begin + simulators.slots
+        parts.append(_follow(controller, simulators, spec, scale, instances[begin:end], plans[begin:end]))
+        if on_done is not None:
+            on_done(min(end, len(plans)))
+    return Tracking(
+        distance=np.concatenate([part.distance for part in parts], axis=1),
+        error=np.concatenate([part.error for part in parts], axis=1),
+        to_end=np.concatenate([part.to_end for part in parts], axis=1),
+        last=np.concatenate([part.last for part in parts]),
+    )
+
+
+def _follow(
+    controller: Controller,
+    simulators: Simulators,
+    spec: EnvSpec,
+    scale: FloatArray,
+    instances: Sequence[Instance],
+    plans: Sequence[Plan],
+) -> Tracking:
+    """As many as there are simulators, together."""
+    slots = list(range(len(plans)))
+    planned = spec.goal_of(np.stack([plan.states for plan in plans], axis=1))  # (L, n, goal_dim)
+    observations = simulators.reset(slots, instances)
+    visited = []
+    for index in range(len(planned) - 1):
+        actions = controller.act(observations, plans, np.full(len(plans), index))
+        observations = simulators.step(slots, actions)
+        visited.append(spec.planning_state(observations))
+    states = np.stack(visited)  # (T, n, d)
+    return Tracking(
+        distance=np.linalg.norm(spec.goal_of(states) - planned[1:], axis=-1),
+        error=goal_distance(spec, scale, states, planned[1:]),
+        to_end=goal_distance(spec, scale, states, planned[-1]),
+        last=observations,
     )

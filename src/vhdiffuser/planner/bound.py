@@ -28,6 +28,8 @@ class BoundPlanner:
     """Margin on the predicted length."""
     candidates: int = 1
     """Plans drawn for each plan used; of several, the one that the Length Predictor believes most is kept."""
+    keep_denoising: bool = False
+    """Whether plans remember how they were denoised."""
 
     def __post_init__(self) -> None:
         if self.candidates < 1:
@@ -43,6 +45,7 @@ class BoundPlanner:
         steps: int | None = None,
         gamma: float | None = None,
         candidates: int = 1,
+        keep_denoising: bool = False,
     ) -> BoundPlanner:
         """The planner's own options where none are given."""
         config = planner.config
@@ -52,6 +55,7 @@ class BoundPlanner:
             config.steps if steps is None else steps,
             planner.gamma if gamma is None else gamma,
             candidates,
+            keep_denoising,
         )
 
     @property
@@ -83,6 +87,7 @@ class BoundPlanner:
             self.steps,
             self.sampler,
             spread.ravel(),
+            keep_denoising=self.keep_denoising,
         )
         if n == 1:
             return plans

@@ -89,11 +89,7 @@ def horizon_curve(
                 lengths = [row.planned_length for row in rows if (row.method, row.protocol) == ("vhd", protocol)]
                 marker, point = "*" if protocol == "rp" else "D", [value(cells["vhd"])]
                 _errorbar(axes, [float(np.mean(lengths))], point, f"VHD ({label})", "", marker, METHOD_COLOURS["vhd"])
-    for axes, title in zip(panels, ("SR (%)", "AES (steps)"), strict=True):
-        axes.set_xlabel("length of the first plan (VHD: mean)")
-        axes.set_title(title)
-        axes.grid(alpha=0.3)
-        axes.legend(fontsize=7)
+    _label_panels(panels, "length of the first plan (VHD: mean)")
     return save_figure(figure, path)
 
 
@@ -108,11 +104,7 @@ def gamma_sensitivity(cells: Sequence[tuple[float, Summary]], path: Path) -> Pat
             bars = [value(item) for _, item in points]
             label = f"VHD ({PROTOCOL_LABELS[protocol]})"
             _errorbar(axes, [gamma for gamma, _ in points], bars, label, style, colour=METHOD_COLOURS["vhd"])
-    for axes, title in zip(panels, ("SR (%)", "AES (steps)"), strict=True):
-        axes.set_xlabel("gamma")
-        axes.set_title(title)
-        axes.grid(alpha=0.3)
-        axes.legend(fontsize=7)
+    _label_panels(panels, "gamma")
     return save_figure(figure, path)
 
 
@@ -173,6 +165,15 @@ def _sr_bar(item: Summary) -> tuple[float, float, float]:
 
 def _aes_bar(item: Summary) -> tuple[float, float, float]:
     return (item.average_executed_steps, *item.average_executed_steps_interval)
+
+
+def _label_panels(panels: Sequence[Any], x: str) -> None:
+    """Titles of a panel with SR and one with AES over the same axis."""
+    for axes, title in zip(panels, ("SR (%)", "AES (steps)"), strict=True):
+        axes.set_xlabel(x)
+        axes.set_title(title)
+        axes.grid(alpha=0.3)
+        axes.legend(fontsize=7)
 
 
 def _errorbar(

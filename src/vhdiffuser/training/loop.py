@@ -19,8 +19,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from vhdiffuser.errors import VhdError
-from vhdiffuser.modelfile import save_model
+from vhdiffuser.errors import DataError, Interrupted, VhdError
+from vhdiffuser.files import sha256
+from vhdiffuser.modelfile import ModelHeader, load_model, save_model
 from vhdiffuser.training.checkpoint import load_checkpoint, save_checkpoint
 from vhdiffuser.training.device import pick_device, pick_precision
 from vhdiffuser.training.muon import Muon
@@ -77,14 +78,19 @@ class Status:
     seconds_left: float
 
 
-class Interrupted(VhdError):
-    """Training was stopped by the user or the system; its checkpoint is written."""
-
-
 def train(
-    make_task: Callable[[torch.device], Task], config: LoopConfig, folder: Path, report: Callable[[Status], None]
+    make_task: Callable[[torch.device], Task],
+    config: LoopConfig,
+    folder: Path,
+    report: Callable[[Status], None],
+    begin_with: Path | None = None,
 ) -> Path:
-    """Train in `folder`, going on from its checkpoint if there is one; returns the model file's path."""
+    """Train in `folder`, going on from its checkpoint if there is one; returns the model file's path.
+
+    A fresh run begins with random weights, or with those of the model file `begin_with` (fine-tuning).
+    Ctrl-C and SIGTERM raise `Interrupted` once the checkpoint is written. A run that is finished already is
+    left as it is, to the byte.
+    """
     from accelerate import Accelerator
 
     if config.threads is not None:
@@ -99,6 +105,8 @@ def train(
         torch.manual_seed(config.seed)
         network = task.make_network().to(accelerator.device)
         ema = task.make_network().to(accelerator.device)
+    if begin_with is not None:
+        _load_weights(network, begin_with, task.header().kind)
     ema.load_state_dict(network.state_dict())
     ema.requires_grad_(False)
     optimizer = make_optimizer(config, network)
@@ -154,20 +162,40 @@ def train(
                 last_checkpoint = time.monotonic()
                 if stop:
                     raise Interrupted(
+                        stop[0],
                         f"stopped at update {update}; the checkpoint in {folder} is written. "
-                        "Run the same command to go on."
+                        "Run the same command to go on.",
                     )
-    seconds = seconds_before + time.monotonic() - began
-    checkpoint(update, seconds)
+    trained = update > first
+    seconds = seconds_before + (time.monotonic() - began if trained else 0.0)
+    if trained or not first:
+        checkpoint(update, seconds)
     path = folder / "model.safetensors"
     if accelerator.is_main_process:
-        header = task.header()
-        notes = {"minutes": round(seconds / 60, 2), "loop": asdict(config), **header.notes}
-        if update > first:
-            notes["loss"] = metrics["loss"]
-        save_model(path, ema.state_dict(), replace(header, updates=update, notes=notes))
+        header = replace(task.header(), updates=update)
+        earlier = None if trained else _earlier_header(path, header)
+        if earlier is None:
+            notes = {"minutes": round(seconds / 60, 2), "loop": asdict(config), **header.notes}
+            if begin_with is not None:
+                notes["began_with"] = sha256(begin_with)[:12]
+            header = replace(header, notes={**notes, "loss": metrics["loss"]} if trained else notes)
+        else:  # its notes tell of the training, and there was none since
+            header = replace(header, notes=earlier.notes)
+        # A model that is written again has another digest, and benchmark rows of the same weights would be refused.
+        if earlier is None or _as_json(earlier) != _as_json(header):
+            save_model(path, ema.state_dict(), header)
     accelerator.wait_for_everyone()
     return path
+
+
+def _load_weights(network: nn.Module, path: Path, kind: str) -> None:
+    try:
+        network.load_state_dict(load_model(path, kind)[0])
+    except RuntimeError as error:
+        raise DataError(
+            f"{path}: its weights do not fit the network to be trained. Begin with a model of the same recipe and "
+            "dimensions, or without one."
+        ) from error
 
 
 def make_optimizer(config: LoopConfig, network: nn.Module) -> torch.optim.Optimizer:
@@ -193,6 +221,20 @@ def _update_ema(ema: nn.Module, network: nn.Module, decay: float) -> None:
     """ema <- decay * ema + (1 - decay) * network; buffers are the same in both."""
     with torch.no_grad():
         torch._foreach_lerp_(list(ema.parameters()), list(network.parameters()), 1.0 - decay)
+
+
+def _earlier_header(path: Path, header: ModelHeader) -> ModelHeader | None:
+    """The header of the model that a session before wrote after as many updates, if it did and is whole."""
+    try:
+        _, earlier = load_model(path, header.kind)
+    except DataError:
+        return None
+    return earlier if earlier.updates == header.updates else None
+
+
+def _as_json(header: ModelHeader) -> dict[str, Any]:
+    """The header as a file gives it back: JSON knows no tuples."""
+    return json.loads(json.dumps(asdict(header)))
 
 
 @contextmanager

@@ -10,7 +10,6 @@ import numpy as np
 
 from vhdiffuser.benchmark.methods import METHODS, Method
 from vhdiffuser.control.base import Controller
-from vhdiffuser.data.normalizer import Normalizer
 from vhdiffuser.execution.executor import Executor
 from vhdiffuser.execution.rules import ExecutionRule, replan_on_deviation, single_shot
 from vhdiffuser.planner.bound import BoundPlanner
@@ -48,35 +47,19 @@ class _EndableController(Controller):
         return self.controller.describe()
 
 
-@dataclass(frozen=True)
-class _EndablePlanner:
+@dataclass(frozen=True, kw_only=True)
+class _EndablePlanner(BoundPlanner):
     """A planner that stops when nobody waits for the execution any more."""
 
-    planner: BoundPlanner
-    """Plans."""
     token: Token
     """Asked before each plan."""
-
-    @property
-    def spec(self) -> EnvSpec:
-        """The planner's."""
-        return self.planner.spec
-
-    @property
-    def normalizer(self) -> Normalizer:
-        """The planner's."""
-        return self.planner.normalizer
-
-    def predict_lengths(self, starts: FloatArray, goals: FloatArray) -> IntArray:
-        """As the planner does."""
-        return self.planner.predict_lengths(starts, goals)
 
     def plan_batch(
         self, starts: FloatArray, goals: FloatArray, lengths: IntArray | None = None, *, seeds: IntArray
     ) -> list[Plan]:
         """As the planner does."""
         self.token.check()
-        return self.planner.plan_batch(starts, goals, lengths, seeds=seeds)
+        return super().plan_batch(starts, goals, lengths, seeds=seeds)
 
 
 def rule_of(spec: EnvSpec, protocol: Protocol) -> ExecutionRule:
@@ -128,7 +111,7 @@ def _run(
     rule = rule_of(loaded.spec, request.protocol)
     with loaded.pool.lent() as simulators:
         executor = Executor(
-            _EndablePlanner(planner, token),
+            _EndablePlanner(**vars(planner), token=token),
             _EndableController(loaded.controller, token),
             simulators,
             rule,

@@ -1,0 +1,228 @@
+"""How good an inverse dynamics model is: its actions on held-out data, and how well it follows held-out paths.
+
+Paths are windows of episodes that training never saw. The simulator is put at the recorded state, and the
+recorded future is the plan: at its own place and time (`exact`), moved aside by some epsilons (`beside`), or
+begun some steps further on (`behind`), as it happens to a robot that drifts and lags. Moments that the benchmark
+never asks for are left out: an ant that has fallen, a gripper that holds the cube.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import mujoco
+import numpy as np
+
+from vhdiffuser.benchmark.falls import fallen
+from vhdiffuser.control.dynamics_task import action_error, held_out_actions, split_episodes
+from vhdiffuser.control.inverse_dynamics import InverseDynamicsController
+from vhdiffuser.envs.base import PlanningEnv
+from vhdiffuser.envs.make import make_env
+from vhdiffuser.errors import DataError, VhdError
+from vhdiffuser.execution.simulators import Simulators
+from vhdiffuser.execution.tracking import follow
+from vhdiffuser.types import EnvSpec, Episodes, FloatArray, Instance, Plan
+
+_ARM_JOINTS = ("shoulder_pan", "shoulder_lift", "elbow", "wrist_1", "wrist_2", "wrist_3")
+"""The arm's joints in the order of the cube's observation: angles 0 to 5, velocities 6 to 11."""
+_CONTACT = 18
+"""The gripper's contact in the cube's observation, 0 to 1."""
+
+WINDOW_STEPS = {"antmaze": 100, "cube": 30}
+"""Control steps of a window, by family. The data's arm moves freely for 46 steps between two grasps, not longer."""
+
+
+@dataclass(frozen=True)
+class Condition:
+    """How a plan lies to the robot at the start."""
+
+    name: str
+    """As printed."""
+    beside: float = 0.0
+    """Epsilons (infinity norm, normalised) by which the plan is moved aside, in a random direction."""
+    behind: int = 0
+    """Control steps by which the robot is late."""
+
+
+CONDITIONS = (
+    Condition("exact"),
+    Condition("beside 1 eps", beside=1.0),
+    Condition("beside 2 eps", beside=2.0),
+    Condition("behind 5", behind=5),
+    Condition("behind 10", behind=10),
+)
+
+
+@dataclass(frozen=True)
+class TrackedCondition:
+    """What became of all windows under one condition. Distances in the environment's units."""
+
+    condition: str
+    """Its name."""
+    paths: int
+    """Windows followed."""
+    mean_distance: float
+    """Mean straight-line distance between robot and plan, over all steps and windows."""
+    p95_distance: float
+    """Its 95th percentile."""
+    mean_final_distance: float
+    """Mean distance at the last index."""
+    within_epsilon: float
+    """Share of windows that are within epsilon of the plan's end at the last index."""
+    reached: float
+    """Share that came within epsilon of the plan's end at some index."""
+    falls: float
+    """Share in which the ant lies on its back at the end."""
+
+    def to_json(self) -> dict[str, Any]:
+        """A dict that JSON can hold."""
+        return asdict(self)
+
+
+def action_errors(
+    controller: InverseDynamicsController, episodes: Episodes, rng: np.random.Generator, samples: int = 4096
+) -> dict[str, Any]:
+    """MAE, RMS and share of variance explained on held-out actions: over all dimensions, and of each."""
+    predicted, actual = held_out_actions(controller, episodes, rng, samples)
+    dims = [action_error(predicted[:, dim], actual[:, dim]) for dim in range(actual.shape[1])]
+    return {"samples": len(actual), **action_error(predicted, actual), "dimensions": dims}
+
+
+def held_out_windows(
+    controller: InverseDynamicsController, episodes: Episodes, rng: np.random.Generator, n: int, length: int
+) -> FloatArray:
+    """(n, length, o) observations: random windows of held-out episodes without a hindered moment."""
+    if n < 1 or length < 2:
+        raise VhdError(f"needs at least 1 window of at least 2 states, got {n} of {length}.")
+    _, held = split_episodes(episodes, controller.config.held_out)
+    last = np.repeat(held.ends - 1, np.diff(held.ends, prepend=0))
+    first = np.arange(len(last))
+    # Hindered moments before each row: a window without one has the same count at both ends.
+    before = np.concatenate([[0], np.cumsum(hindered(controller.spec, held.observations))])
+    end = np.minimum(first + length, len(last))
+    usable = np.flatnonzero((first + length - 1 <= last) & (before[end] == before[first]))
+    if len(usable) == 0:
+        raise DataError(
+            f"{controller.spec.name}: no held-out episode has {length} states on end without a fall or a grasp; the "
+            f"longest has {int(np.diff(held.ends, prepend=0).max())} states. Ask for fewer steps, or get more data."
+        )
+    begins = rng.choice(usable, size=n, replace=len(usable) < n)
+    return held.observations[begins[:, None] + np.arange(length)]
+
+
+def hindered(spec: EnvSpec, observations: FloatArray) -> np.ndarray:
+    """(..., o) -> (...,) whether the ant lies on its back, or the arm's gripper touches something."""
+    if spec.family == "cube":
+        return observations[..., _CONTACT] > 0
+    return fallen(spec, observations)
+
+
+def shifts(spec: EnvSpec, scale: FloatArray, rng: np.random.Generator, n: int) -> FloatArray:
+    """(n, d) moves of the goal dimensions in random directions, one epsilon long (infinity norm, normalised)."""
+    direction = rng.standard_normal((n, spec.goal_dim))
+    direction *= spec.epsilon / np.abs(direction).max(axis=1, keepdims=True)
+    moves = np.zeros((n, spec.state_dim))
+    moves[:, list(spec.goal_dims)] = direction * scale[list(spec.goal_dims)]
+    return moves
+
+
+def evaluate_tracking(
+    controller: InverseDynamicsController,
+    simulators: Simulators,
+    episodes: Episodes,
+    rng: np.random.Generator,
+    n: int = 200,
+    steps: int = 100,
+    conditions: tuple[Condition, ...] = CONDITIONS,
+    on_done: Callable[[int], None] | None = None,
+) -> list[TrackedCondition]:
+    """Follow the same n held-out windows of `steps` steps under each condition.
+
+    `simulators` must start at recorded observations, as `RecordedStart` does; `on_done` is told how many
+    runs are done in all.
+    """
+    spec = controller.spec
+    scale = controller.normalizer.select(spec.state_dims).scale  # (d,)
+    latest = max(condition.behind for condition in conditions)
+    windows = held_out_windows(controller, episodes, rng, n, steps + 1 + latest)
+    states, moves = spec.planning_state(windows), shifts(spec, scale, rng, n)  # (n, T, d), (n, d)
+    results = []
+    for order, condition in enumerate(conditions):
+        planned = states[:, condition.behind : condition.behind + steps + 1] + condition.beside * moves[:, None]
+        plans = [Plan(own.astype(np.float32), spec.goal_of(own[-1]).astype(np.float32)) for own in planned]
+        instances = [Instance(window[0], plan.goal, 0) for window, plan in zip(windows, plans, strict=True)]
+
+        def tell(done: int, before: int = order * n) -> None:
+            if on_done is not None:
+                on_done(before + done)
+
+        tracked = follow(controller, simulators, spec, scale, instances, plans, tell)
+        results.append(
+            TrackedCondition(
+                condition=condition.name,
+                paths=n,
+                mean_distance=float(tracked.distance.mean()),
+                p95_distance=float(np.quantile(tracked.distance, 0.95)),
+                mean_final_distance=float(tracked.distance[-1].mean()),
+                within_epsilon=float((tracked.to_end[-1] <= spec.epsilon).mean()),
+                reached=float((tracked.to_end <= spec.epsilon).any(axis=0).mean()),
+                falls=float(fallen(spec, tracked.last).mean()),
+            )
+        )
+    return results
+
+
+class RecordedStart(PlanningEnv):
+    """An environment that starts at a whole recorded observation: an instance's `start` is one, (o,).
+
+    The ant's observation is all there is to know of it. Of the arm, joints and their velocities are set; its gripper
+    is open and the cube lies aside, as in the benchmark.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.env = make_env(name)
+        self.spec = self.env.spec
+        if self.spec.family not in ("antmaze", "cube"):
+            raise VhdError(f"{name}: recorded states are restored for antmaze and cube only.")
+
+    def reset(self, instance: Instance) -> FloatArray:
+        """Stand as recorded."""
+        recorded = np.asarray(instance.start, np.float64)
+        physics: Any = self.env.physics  # type: ignore[attr-defined]
+        start = self.spec.goal_of(self.spec.planning_state(recorded))
+        goal = np.asarray(instance.goal, np.float64)
+        if self.spec.family == "antmaze":
+            physics.reset(start, np.random.default_rng(instance.seed))
+            physics.position[:], physics.velocity[:] = np.split(recorded, [len(physics.position)])
+            mujoco.mj_forward(physics.model, physics.data)
+            return physics.observation().astype(np.float32)
+        # The arm sags a little below its workspace, where the benchmark starts nobody.
+        low, high = self.env.workspace  # type: ignore[attr-defined]
+        self.env.reset(Instance(np.clip(start, low, high), np.clip(goal, low, high), instance.seed))
+        for number, name in enumerate(_ARM_JOINTS):
+            joint = physics.data.joint(f"ur5e/{name}_joint")
+            joint.qpos[0], joint.qvel[0] = recorded[number], recorded[6 + number]
+        mujoco.mj_forward(physics.model, physics.data)
+        return physics.compute_observation().astype(np.float32)
+
+    def step(self, action: FloatArray) -> FloatArray:
+        """The environment's own."""
+        return self.env.step(action)
+
+    def sample_instance(self, rng: np.random.Generator, distribution: str = "reset") -> Instance:
+        """There is nothing to draw: starts come from data."""
+        raise VhdError("recorded starts come from data and are not drawn.")
+
+    def check(self, instance: Instance) -> None:
+        """Refuse what is no whole observation."""
+        if np.shape(instance.start) != (self.spec.observation_dim,):
+            raise VhdError(
+                f"{self.spec.name}: a recorded start has {self.spec.observation_dim} numbers, "
+                f"got shape {np.shape(instance.start)}."
+            )
+
+    def render(self, width: int = 480, height: int = 480) -> np.ndarray:
+        """The environment's own."""
+        return self.env.render(width, height)

@@ -1,0 +1,278 @@
+"""Why executions fail: failed instances planned and executed again, and each sorted into a kind.
+
+A plan's seed follows from the rows' seed and the instance's number alone, so the same weights and settings make the
+same plan again. Kinds are tried in order, and the first that fits is taken:
+
+  horizon    fewer steps than the shortest way takes with the best start and the fastest speed seen in the data,
+             or clipped at T_max
+  plan       passes nearer to a wall than the body's radius allows
+  endpoint   ends farther than epsilon from the goal, or gets there by a step that was never seen
+  fall       the ant lies on its back at the end
+  tracking   none of these: the plan was sound, and was not followed
+
+Where there were several plans, the one under way at the end is judged.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from vhdiffuser.benchmark.falls import fallen
+from vhdiffuser.benchmark.geodesic import Geodesic, wall_distance
+from vhdiffuser.benchmark.instances import draw_instances
+from vhdiffuser.benchmark.length_eval import SPEED_LAG, observed_speeds
+from vhdiffuser.benchmark.run import kept_rollout
+from vhdiffuser.control.base import Controller
+from vhdiffuser.envs.base import PlanningEnv
+from vhdiffuser.envs.success import goal_distance
+from vhdiffuser.errors import VhdError
+from vhdiffuser.execution.executor import BatchPlanner, Executor, Outcome
+from vhdiffuser.execution.rules import ExecutionRule
+from vhdiffuser.execution.simulators import Simulators
+from vhdiffuser.results.rows import ResultFile, Row
+from vhdiffuser.results.sidefiles import KeptRollout
+from vhdiffuser.types import EnvSpec, Episodes, FloatArray, Instance, Plan
+
+KINDS = ("horizon", "plan", "endpoint", "fall", "tracking")
+PROTOCOLS = ("ss", "rp")
+"""Under peers' protocols an episode does not end with a hit, and failing means something else."""
+BODY_SHARE = 0.8
+"""Share of the body's radius that a plan must keep from walls: data itself touches them."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What judging a plan needs to know of the environment and its data."""
+
+    spec: EnvSpec
+    """The environment."""
+    scale: FloatArray
+    """(d,) units per normalised unit of the planning state."""
+    fastest: float
+    """Fastest speed seen in the data, in units per control step."""
+    acceleration: float
+    """Fastest gain of speed seen in the data, in units per control step, per control step; infinity: at once."""
+    walls: FloatArray
+    """(n, 4) x_low, x_high, y_low, y_high; empty where there are none."""
+    radius: float = 0.0
+    """Radius of the body that must fit between walls."""
+    geodesic: Geodesic | None = None
+    """Shortest ways between the walls; none where the way is straight."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """One failed instance, executed again."""
+
+    kind: str | None
+    """One of `KINDS`; none where it did not fail again."""
+    length: int
+    """States of the plan judged."""
+    needed: int
+    """States that the shortest way takes at the fastest start and speed seen."""
+    in_walls: float
+    """Share of the plan that no body can pass."""
+    end_gap: float
+    """How far from the goal the plan ends, if its last step were no longer than any seen (normalised, as epsilon)."""
+    tracking_error: float
+    """Largest distance between robot and plan (normalised)."""
+    fell: bool
+    """Whether the ant lies on its back at the end."""
+    final_distance: float
+    """||s_final - g||_inf, normalised."""
+    same_plan: bool
+    """Whether plans have the lengths that the row tells of."""
+    kept: KeptRollout
+    """Instance, plans and executed path, for pictures."""
+
+    def to_json(self) -> dict[str, Any]:
+        """A dict that JSON can hold; plans and paths are left out."""
+        return {
+            "instance": self.kept.number,
+            "kind": self.kind,
+            "length": self.length,
+            "needed_length": self.needed,
+            "in_walls": self.in_walls,
+            "end_gap": self.end_gap,
+            "tracking_error": self.tracking_error,
+            "fell": self.fell,
+            "final_distance": self.final_distance,
+            "steps": len(self.kept.actions),
+            "plans": len(self.kept.plans),
+            "same_plan": self.same_plan,
+            "start": [float(value) for value in self.kept.instance.start],
+            "goal": [float(value) for value in self.kept.instance.goal],
+        }
+
+
+def fastest_motion(episodes: Episodes, spec: EnvSpec) -> tuple[float, float]:
+    """The fastest speed of the goal dimensions in the data, and its fastest gain, both over 10 control steps."""
+    speeds = observed_speeds(episodes, spec)
+    gains = (speeds[SPEED_LAG:] - speeds[:-SPEED_LAG]) / SPEED_LAG
+    # Without a gain to be seen (episodes too short, or one speed only) no time is asked for to get going.
+    gain = np.nanmax(gains, initial=0.0)
+    return float(np.nanmax(speeds)), float(gain) if gain > 0 else np.inf
+
+
+def body_radius(spec: EnvSpec) -> float:
+    """Radius of the body among the walls; 0 where there are none."""
+    if spec.family == "maze2d":
+        from vhdiffuser.envs.maze2d import BALL_RADIUS
+
+        return BALL_RADIUS
+    if spec.family == "antmaze":
+        from vhdiffuser.envs.antmaze import TORSO_RADIUS
+
+        return TORSO_RADIUS
+    return 0.0
+
+
+def failed_rows(results: ResultFile) -> list[Row]:
+    """The rows that failed, by instance."""
+    if results.config["protocol"] not in PROTOCOLS:
+        raise VhdError(
+            f"{results.path}: failures are sorted under {' and '.join(PROTOCOLS)}, not '{results.config['protocol']}'."
+        )
+    return sorted((row for row in results.rows if not row.success), key=lambda row: row.instance)
+
+
+def instances_of(results: ResultFile, rows: Sequence[Row], env: PlanningEnv) -> list[Instance]:
+    """The instances behind rows, with the simulator's seeds, which rows do not hold."""
+    source = results.config["instances"]
+    if "distribution" not in source:  # a user's pairs: their number is their seed
+        return [Instance(np.array(row.start, np.float32), np.array(row.goal, np.float32), row.instance) for row in rows]
+    count = max((row.instance for row in rows), default=0) + 1
+    drawn = draw_instances(env, count, results.config["seed"], source["distribution"])
+    for row in rows:
+        if not np.array_equal(drawn[row.instance].start, np.array(row.start, np.float32)):
+            raise VhdError(
+                f"{results.path}: instance {row.instance} starts at {row.start}, but this version draws "
+                f"{drawn[row.instance].start.tolist()}. The rows are of another version; run `vhd bench` again."
+            )
+    return [drawn[row.instance] for row in rows]
+
+
+def run_again(
+    results: ResultFile,
+    planner: BatchPlanner,
+    controller: Controller,
+    simulators: Simulators,
+    env: PlanningEnv,
+    facts: Facts,
+) -> Iterator[Failure]:
+    """Plan and execute every failed instance as its row was, and judge it; in the order in which they end."""
+    rows, config = failed_rows(results), results.config
+    by_number = {row.instance: row for row in rows}
+    executor = Executor(
+        planner,
+        controller,
+        simulators,
+        ExecutionRule(**config["rule"]),
+        seed=config["seed"],
+        horizon=config["horizon"],
+    )
+    for outcome in executor.run(instances_of(results, rows, env), list(by_number)):
+        yield judge(outcome, by_number[outcome.number], facts, predicted=config["horizon"] is None)
+
+
+def judge(outcome: Outcome, row: Row, facts: Facts, predicted: bool) -> Failure:
+    """Measure one execution, and name its kind. `predicted`: lengths were, so that T_max may have clipped them."""
+    spec, rollout = facts.spec, outcome.rollout
+    begun, plan = rollout.plans[-1]
+    needed, in_walls, gap = needed_length(plan, facts, begun == 0), share_in_walls(plan, facts), end_gap(plan, facts)
+    fell = bool(fallen(spec, rollout.observations[-1]))
+    if rollout.success:
+        kind = None
+    elif plan.length < needed or (predicted and plan.length >= spec.T_max):
+        kind = "horizon"
+    elif in_walls > 0:
+        kind = "plan"
+    elif gap > spec.epsilon:
+        kind = "endpoint"
+    else:
+        kind = "fall" if fell else "tracking"
+    return Failure(
+        kind=kind,
+        length=plan.length,
+        needed=needed,
+        in_walls=in_walls,
+        end_gap=gap,
+        tracking_error=tracking_error(plan, spec.planning_state(rollout.observations[begun:]), facts),
+        fell=fell,
+        final_distance=outcome.final_distance,
+        same_plan=[item.length for _, item in rollout.plans] == row.plan_lengths,
+        kept=kept_rollout(spec, outcome),
+    )
+
+
+def needed_length(plan: Plan, facts: Facts, resting: bool) -> int:
+    """States from the plan's start into the goal region by the shortest way, as fast as the data ever was."""
+    spec = facts.spec
+    start = spec.goal_of(plan.states[0])
+    if facts.geodesic is None:
+        distance = float(np.linalg.norm(start - plan.goal))
+    else:
+        distance = float(facts.geodesic.distance(start[None], plan.goal[None])[0])
+    region = float(np.linalg.norm(spec.epsilon * facts.scale[list(spec.goal_dims)]))  # its farthest corner
+    # An execution begins at rest. Later, where the state has no velocity, no time is asked for to get going.
+    speed = 0.0 if resting else facts.fastest
+    if spec.velocity_dims is not None:
+        speed = float(np.linalg.norm(plan.states[0, list(spec.velocity_dims)])) * spec.control_dt
+    steps = steps_to_go(max(distance - region, 0.0), min(speed, facts.fastest), facts.fastest, facts.acceleration)
+    return int(np.ceil(steps)) + 1
+
+
+def steps_to_go(distance: float, speed: float, fastest: float, acceleration: float) -> float:
+    """Control steps over a distance from `speed` on, gaining speed up to the fastest."""
+    gaining = (fastest - speed) / acceleration
+    gained = (speed + fastest) / 2 * gaining
+    if distance >= gained:
+        return gaining + (distance - gained) / fastest
+    return (np.sqrt(speed**2 + 2 * acceleration * distance) - speed) / acceleration
+
+
+def share_in_walls(plan: Plan, facts: Facts) -> float:
+    """Share of the planned way that is nearer to a wall than `BODY_SHARE` of the body's radius."""
+    if len(facts.walls) == 0:
+        return 0.0
+    places = facts.spec.goal_of(plan.states)[:, :2].astype(np.float64)
+    # Between two states the way is straight; looked at so closely that no wall is jumped.
+    longest = float(np.linalg.norm(np.diff(places, axis=0), axis=1).max())
+    pieces = max(int(np.ceil(longest / facts.radius)), 1)
+    steps = np.arange(0, pieces * (plan.length - 1) + 1) / pieces
+    way = np.stack([np.interp(steps, np.arange(plan.length), places[:, dim]) for dim in range(2)], axis=1)
+    return float((wall_distance(facts.walls, way) < BODY_SHARE * facts.radius).mean())
+
+
+def end_gap(plan: Plan, facts: Facts) -> float:
+    """Normalised distance to the goal of the plan's end, its last step cut to the fastest speed seen."""
+    before, end = plan.states[-2].astype(np.float64), plan.states[-1].astype(np.float64)
+    step = float(np.linalg.norm(facts.spec.goal_of(end - before)))
+    end = before + min(1.0, facts.fastest / max(step, 1e-9)) * (end - before)
+    return float(goal_distance(facts.spec, facts.scale, end, plan.goal))
+
+
+def tracking_error(plan: Plan, states: FloatArray, facts: Facts) -> float:
+    """Largest normalised distance between (t, d) states and the plan's states of the same index."""
+    states = states[: plan.length]
+    planned = facts.spec.goal_of(plan.states[: len(states)])
+    return float(goal_distance(facts.spec, facts.scale, states, planned).max())
+
+
+def count_kinds(failures: Sequence[Failure]) -> dict[str, int]:
+    """How many of each kind; those that did not fail again are not counted."""
+    found = Counter(failure.kind for failure in failures)
+    return {kind: found[kind] for kind in KINDS}
+
+
+def pick(failures: Sequence[Failure], most: int) -> list[Failure]:
+    """At most `most` of those that failed again, of every kind in turn, then put in the order of `KINDS`."""
+    queues = [[item for item in failures if item.kind == kind] for kind in KINDS]
+    rounds = [queue[turn] for turn in range(max(map(len, queues))) for queue in queues if turn < len(queue)]
+    order = {kind: number for number, kind in enumerate(KINDS)}
+    return sorted(rounds[:most], key=lambda item: (order[str(item.kind)], item.kept.number))

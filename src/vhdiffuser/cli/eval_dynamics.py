@@ -1,0 +1,118 @@
+"""`vhd eval-dynamics`: an inverse dynamics model on data it never saw."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Any
+
+import numpy as np
+import tyro
+from tyro.conf import Positional
+
+from vhdiffuser.cli.console import err, out, print_json, progress_bar
+from vhdiffuser.envs.registry import get_spec
+from vhdiffuser.errors import VhdError
+from vhdiffuser.models import Source, find_model
+
+Name = Annotated[str, tyro.conf.arg(metavar="ENV")]
+
+
+@dataclass(frozen=True)
+class EvalDynamics:
+    """Judge an inverse dynamics model: held-out action error, and how well it follows held-out paths as plans.
+
+    Windows of recorded episodes are followed from where they were, from beside the plan and from behind it. Examples:
+
+        vhd eval-dynamics cube
+        vhd eval-dynamics antmaze-medium --n 50 --json
+    """
+
+    env: Positional[Name]
+    """Environment: antmaze-medium or cube."""
+    n: int = 200
+    """Windows followed under each condition."""
+    steps: int | None = None
+    """Control steps of a window (default: 100; 30 for the arm, which grasps something soon after)."""
+    samples: int = 4096
+    """Held-out transitions on which actions are compared."""
+    seed: int = 0
+    """Draws windows, transitions and directions."""
+    weights: Source = "auto"
+    """Model to use: what you trained, what ships, or auto (trained if there)."""
+    workers: int = 0
+    """Processes that step simulators; 0 is one per core."""
+    json: bool = False
+    """Print one JSON object."""
+    quiet: bool = False
+    """No progress bar and no remarks."""
+
+    def run(self) -> None:
+        """Evaluate, print."""
+        from vhdiffuser.benchmark import dynamics_eval
+        from vhdiffuser.benchmark.settings import BenchConfig
+        from vhdiffuser.control.inverse_dynamics import InverseDynamicsController
+        from vhdiffuser.data.store import load_dataset
+        from vhdiffuser.execution.simulators import Simulators
+        from vhdiffuser.modelfile import load_model
+
+        spec = get_spec(self.env)
+        if spec.controller != "inverse_dynamics":
+            raise VhdError(f"{spec.name}: its controller is '{spec.controller}', which is not trained.")
+        path = find_model(spec.name, "dynamics", self.weights)
+        controller, header = InverseDynamicsController.load(path), load_model(path, "dynamics")[1]
+        dataset = load_dataset(spec.name)
+        same = dataset.fingerprint() == header.data_fingerprint
+        if not same and not self.quiet:
+            err.print("the model was trained on other data than there is here: some of what follows it may have seen")
+        actions = dynamics_eval.action_errors(
+            controller, dataset.episodes, np.random.default_rng(self.seed), self.samples
+        )
+        steps = dynamics_eval.WINDOW_STEPS[spec.family] if self.steps is None else self.steps
+        slots = BenchConfig(spec.name, n=self.n).slots(spec.family)
+        total = self.n * len(dynamics_eval.CONDITIONS)
+        with (
+            Simulators(partial(dynamics_eval.RecordedStart, spec.name), slots, self.workers) as simulators,
+            progress_bar(f"following paths of {spec.name}", "runs", self.quiet) as progress,
+        ):
+            tracked = dynamics_eval.evaluate_tracking(
+                controller,
+                simulators,
+                dataset.episodes,
+                np.random.default_rng(self.seed),
+                self.n,
+                steps,
+                on_done=lambda done: progress(done, total),
+            )
+        answer = {
+            "environment": spec.name,
+            "model": str(path),
+            "updates": header.updates,
+            "held_out_data": same,
+            "steps": steps,
+            "actions": actions,
+            "tracking": [condition.to_json() for condition in tracked],
+        }
+        if self.json:
+            print_json(answer)
+        else:
+            _print(answer)
+
+
+def _print(answer: dict[str, Any]) -> None:
+    actions = answer["actions"]
+    out.print(f"{answer['environment']}: {answer['model']} ({answer['updates']:,} updates)")
+    out.print(f"held-out actions, {actions['samples']:,} transitions (full range -1 to 1):")
+    rows = [("all", actions), *((f"action {dim}", row) for dim, row in enumerate(actions["dimensions"]))]
+    for name, row in rows:
+        out.print(f"  {name:10} MAE {row['mae']:.4f}   RMS {row['rmse']:.4f}   explained {row['r2']:7.1%}")
+    tracking = answer["tracking"]
+    out.print(f"held-out paths of {answer['steps']} steps, {tracking[0]['paths']} under each condition:")
+    out.print(
+        f"  {'start':14}{'mean dist.':>11}{'95 %':>9}{'at the end':>12}{'within eps':>12}{'reached':>9}{'falls':>8}"
+    )
+    for row in tracking:
+        out.print(
+            f"  {row['condition']:14}{row['mean_distance']:11.4f}{row['p95_distance']:9.4f}"
+            f"{row['mean_final_distance']:12.4f}{row['within_epsilon']:12.1%}{row['reached']:9.1%}{row['falls']:8.1%}"
+        )

@@ -1,0 +1,190 @@
+"""`vhd failures`: the failed instances of a benchmark, executed again, sorted into kinds and drawn."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import numpy as np
+import tyro
+from tyro.conf import Positional
+
+from vhdiffuser.cli.bench import Bench
+from vhdiffuser.cli.console import err, out, print_json, progress_bar
+from vhdiffuser.envs.registry import get_spec
+from vhdiffuser.errors import VhdError
+from vhdiffuser.files import atomic_path
+from vhdiffuser.models import Source
+
+if TYPE_CHECKING:
+    from vhdiffuser.benchmark.failures import Facts, Failure
+    from vhdiffuser.benchmark.methods import PlannerChoice
+    from vhdiffuser.control.base import Controller
+    from vhdiffuser.results.rows import ResultFile
+
+Name = Annotated[str, tyro.conf.arg(metavar="ENV")]
+_SOURCES: tuple[Source, ...] = ("auto", "trained", "shipped")
+
+
+@dataclass(frozen=True)
+class Failures:
+    """Plan and execute the failed instances of a benchmark again, as they were; count and draw the kinds of failure.
+
+    Kinds: horizon (too few steps), plan (through a wall), endpoint (does not end at the goal), fall (of the ant),
+    tracking (a sound plan that was not followed). Examples:
+
+        vhd failures maze2d-large --out out/failures
+        vhd failures maze2d-large --protocol rp --json
+    """
+
+    env: Positional[Name]
+    """Environment: see `vhd envs`."""
+    rows: Path = Path("results")
+    """Folder of the rows that `vhd bench` wrote."""
+    method: str = "vhd"
+    """Method whose failures are looked at."""
+    protocol: Literal["ss", "rp"] = "ss"
+    """Protocol under which they failed."""
+    out: Path | None = None
+    """Folder for failures.png and failures.json (default: nothing is written)."""
+    max: int = 24
+    """Failures in the picture, of every kind in turn."""
+    speed: float | None = None
+    """Fastest possible speed in units per control step, from the start on (default: as fast as the data was)."""
+    workers: int = 0
+    """Processes that step simulators; 0 is one per core."""
+    json: bool = False
+    """Print counts and failures as one JSON object."""
+    quiet: bool = False
+    """No progress bar and no remarks."""
+
+    def run(self) -> None:
+        """Execute again, count, draw."""
+        from vhdiffuser.benchmark.failures import count_kinds, failed_rows, run_again
+        from vhdiffuser.benchmark.run import result_path
+        from vhdiffuser.benchmark.settings import BenchConfig
+        from vhdiffuser.envs.make import make_env
+        from vhdiffuser.execution.simulators import Simulators
+        from vhdiffuser.results.rows import read_results
+
+        spec = get_spec(self.env)
+        results = read_results(result_path(self.rows, spec.name, self.method, self.protocol))
+        total = len(failed_rows(results))
+        failures: list[Failure] = []
+        choice, controller, same = self._models(results)
+        if not same and not self.quiet:
+            err.print("the rows were made with other weights than there are here, so plans differ from theirs")
+        if total:
+            slots = BenchConfig(spec.name, n=total).slots(spec.family)
+            with (
+                Simulators(partial(make_env, spec.name), slots, self.workers) as simulators,
+                progress_bar(f"failures of {spec.name}", "runs", self.quiet) as progress,
+            ):
+                facts = self._facts(choice, results)
+                env = make_env(spec.name)
+                for failure in run_again(results, choice.planner, controller, simulators, env, facts):
+                    failures.append(failure)
+                    progress(len(failures), total)
+        failures.sort(key=lambda failure: failure.kept.number)
+        counts, repaired = count_kinds(failures), [f.kept.number for f in failures if f.kind is None]
+        answer = {
+            "environment": spec.name,
+            "method": self.method,
+            "protocol": self.protocol,
+            "instances": len(results.rows),
+            "failures": total,
+            "same_weights": same,
+            "kinds": counts,
+            "did_not_fail_again": repaired,
+            "runs": [failure.to_json() for failure in failures],
+        }
+        if self.json:
+            print_json(answer)
+        else:
+            self._print(answer, failures)
+        if self.out is not None:
+            self._write(self.out, answer, failures, results)
+
+    def _models(self, results: ResultFile) -> tuple[PlannerChoice, Controller, bool]:
+        """The planner and the controller that made the rows, or else those there are; and which it is."""
+        config = results.config
+        gains = {key: config["controller"].get(key) for key in ("position_gain", "velocity_gain")}
+        options: dict[str, Any] = {key: config[key] for key in ("sampler", "gamma", "candidates")}
+        candidates = [
+            Bench(self.env, steps=config["sampler_steps"], weights=source, **options, **gains) for source in _SOURCES
+        ]
+        found, missing = [], None
+        for bench in candidates:
+            try:
+                found.append((bench.choose(self.method, self.env), bench.controller()))
+            except VhdError as error:
+                missing = missing or error
+        for choice, controller in found:
+            described = json.loads(json.dumps(controller.describe()))
+            if choice.models == config["models"] and described == config["controller"]:
+                return choice, controller, True
+        if not found:
+            assert missing is not None
+            raise missing
+        return *found[0], False
+
+    def _facts(self, choice: PlannerChoice, results: ResultFile) -> Facts:
+        from vhdiffuser.benchmark.failures import Facts, body_radius, fastest_motion
+        from vhdiffuser.benchmark.length_eval import make_geodesic
+        from vhdiffuser.data.store import load_dataset
+
+        spec = get_spec(self.env)
+        if self.speed is not None and not self.speed > 0:
+            raise VhdError(f"the fastest speed must be above 0 units per step, got {self.speed}.")
+        fastest, acceleration = self.speed, float("inf")
+        if fastest is None:
+            fastest, acceleration = fastest_motion(load_dataset(spec.name).episodes, spec)
+        return Facts(
+            spec=spec,
+            scale=choice.planner.normalizer.scale,
+            fastest=fastest,
+            acceleration=acceleration,
+            walls=np.asarray(results.config["walls"], float).reshape(-1, 4),
+            radius=body_radius(spec),
+            geodesic=make_geodesic(spec),
+        )
+
+    def _print(self, answer: dict[str, Any], failures: list[Failure]) -> None:
+        out.print(
+            f"{self.env} {self.method} {self.protocol}: {answer['failures']} of {answer['instances']} instances failed"
+        )
+        again = answer["failures"] - len(answer["did_not_fail_again"])
+        for kind, count in answer["kinds"].items():
+            of_kind = [failure for failure in failures if failure.kind == kind]
+            note = ""
+            if of_kind:
+                note = (
+                    f"  median: L {np.median([f.length for f in of_kind]):.0f}, "
+                    f"missed by {np.median([f.final_distance for f in of_kind]):.3f}, "
+                    f"largest tracking error {np.median([f.tracking_error for f in of_kind]):.3f}"
+                )
+            out.print(f"  {kind:10}{count:5}  {count / max(again, 1):6.1%}{note}")
+        if answer["did_not_fail_again"]:
+            numbers = ", ".join(map(str, answer["did_not_fail_again"]))
+            out.print(f"  {len(answer['did_not_fail_again'])} did not fail again: instances {numbers}")
+        if other := [f.kept.number for f in failures if not f.same_plan]:
+            out.print(f"  {len(other)} were planned at other lengths than in the rows: instances {other}")
+
+    def _write(self, folder: Path, answer: dict[str, Any], failures: list[Failure], results: ResultFile) -> None:
+        from vhdiffuser.benchmark.failures import pick
+        from vhdiffuser.report.failure_figures import draw_failures
+
+        with atomic_path(folder / "failures.json") as temporary:
+            temporary.write_text(json.dumps(answer, indent=1) + "\n")
+        written = [folder / "failures.json"]
+        if shown := pick(failures, self.max):
+            titled = [
+                (f"{f.kept.number}: {f.kind}, L = {f.length}, missed by {f.final_distance:.3f}", f.kept) for f in shown
+            ]
+            written.append(draw_failures(titled, results.config, folder / "failures.png"))
+        if not self.quiet:
+            for path in written:
+                err.print(f"wrote {path}")

@@ -1,0 +1,149 @@
+"""The scripts that compare recipes: what they compare, and that they go on where they stopped."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+from toy_point import SPEC as POINT
+
+from vhdiffuser.cli import run
+from vhdiffuser.diffusion.config import PlannerConfig
+from vhdiffuser.envs.registry import get_spec
+from vhdiffuser.length.config import LengthConfig
+from vhdiffuser.results.summary import Summary
+
+SCRIPTS = Path(__file__).resolve().parents[2] / "benchmarks"
+UMAZE = get_spec("maze2d-umaze")
+
+
+@pytest.fixture(scope="module")
+def scripts() -> dict[str, ModuleType]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(SCRIPTS))
+        yield {name: importlib.import_module(name) for name in ("recipes", "length_ablation", "execution_share")}
+
+
+@pytest.fixture(scope="module")
+def small_home(tmp_path_factory) -> Path:
+    """A cache with a little data and a Length Predictor of two updates."""
+    home = tmp_path_factory.mktemp("home")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("VHD_HOME", str(home))
+        assert run(["data", "get", "maze2d-umaze", "--source", "build", "--size", "4000", "--quiet"]) == 0
+        options = ["--updates", "2", "--log-every", "1", "--warmup", "1", "--threads", "1", "--quiet"]
+        assert run(["train", "length", "maze2d-umaze", *options]) == 0
+    return home
+
+
+def call(script: ModuleType, monkeypatch: pytest.MonkeyPatch, *options: str) -> None:
+    monkeypatch.setattr(sys, "argv", [script.__name__, *options])
+    script.main()
+
+
+def changed(first, second) -> set[str]:
+    first, second = asdict(first), asdict(second)
+    return {key for key in first if first[key] != second[key]}
+
+
+def test_each_recipe_changes_one_thing(scripts) -> None:
+    recipes = scripts["recipes"].recipes(UMAZE)
+    default = recipes["default"]
+    assert default.config == PlannerConfig.default(UMAZE)
+    for name, recipe in recipes.items():
+        parts = changed(default.config, recipe.config) | changed(default.loop, recipe.loop) | set(recipe.planning)
+        if name.startswith("net-"):
+            assert parts
+            assert parts <= {"dim", "dim_mults"}
+        elif name not in ("default", "paper", "adamw-2e-4"):
+            assert len(parts) == 1, name
+    assert recipes["paper"].config == PlannerConfig.paper(UMAZE)
+    assert recipes["paper"].loop.optimizer == "adamw"
+    assert "stride-8" not in recipes, "it is the default of umaze"
+    assert "stride-8" in scripts["recipes"].recipes(get_spec("maze2d-large"))
+
+
+def test_each_length_variant_leaves_out_one_part(scripts) -> None:
+    variants = scripts["length_ablation"].variants(UMAZE)
+    configs = {name: variant.config for name, variant in variants.items()}
+    assert configs["default"] == LengthConfig()
+    assert configs["paper"] == LengthConfig.paper()
+    assert len({str(config) for config in configs.values()}) == len(configs)
+    assert not any(phase.graph for phase in configs["no-graph"].phases)
+    assert [phase.even for phase in configs["no-graph"].phases] == [phase.even for phase in LengthConfig().phases]
+    assert not any(phase.even for phase in configs["not-even"].phases)
+    assert len(configs["one-level"].levels) == 1
+    assert "full-state" in variants
+    assert "full-state" not in scripts["length_ablation"].variants(POINT), "its states are its goals"
+
+
+def test_goals_that_are_whole_states_are_asked_for_at_rest(scripts) -> None:
+    class Predictor:
+        spec, config = UMAZE, LengthConfig(full_state_goals=True)
+
+        def predict_steps(self, starts, goals):
+            return goals
+
+    goals = np.array([[1.0, 2.0], [3.0, 4.0]])
+    asked = scripts["length_ablation"].GoalsAtRest(Predictor()).predict_steps(goals, goals)
+    np.testing.assert_array_equal(asked, [[1, 2, 0, 0], [3, 4, 0, 0]])
+
+
+def test_recipes_are_trained_judged_and_not_done_twice(scripts, small_home, tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.setenv("VHD_HOME", str(small_home))
+    script, out = scripts["recipes"], tmp_path / "table.json"
+    options = ["--updates", "2", "--threads", "1", "--n", "2", "--out", str(out)]
+    call(script, monkeypatch, *options, "--only", "net-16-1-2-4", "no-smoothing", "--judge")
+    assert not out.exists(), "nothing is trained yet"
+    call(script, monkeypatch, *options, "--only", "net-16-1-2-4")
+    (row,) = json.loads(out.read_text())
+    assert (row["recipe"], row["updates"], row["n"]) == ("net-16-1-2-4", 2, 2)
+    assert 0 <= row["success_rate"] <= 1
+    assert row["knot_gap"] > 0
+    assert row["largest_step"] > 0
+    text = capsys.readouterr().out
+    assert "| net-16-1-2-4 |" in text
+    assert text.split("\n")[0] in out.with_suffix(".md").read_text()
+
+    def fail(*values, **named):
+        raise AssertionError("done already")
+
+    monkeypatch.setattr(script, "train", fail)
+    monkeypatch.setattr(script, "judge", fail)
+    call(script, monkeypatch, *options, "--only", "net-16-1-2-4")
+    with pytest.raises(SystemExit, match="no recipe nonsense"):
+        call(script, monkeypatch, "--only", "nonsense", "--out", str(out))
+
+
+def test_length_variants_are_trained_judged_and_not_done_twice(scripts, small_home, tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("VHD_HOME", str(small_home))
+    script, out = scripts["length_ablation"], tmp_path / "table.json"
+    options = ["maze2d-umaze", "--updates", "2", "--threads", "1", "--pairs", "20", "--out", str(out)]
+    call(script, monkeypatch, *options, "--only", "paper", "--seeds", "0", "1")
+    rows = json.loads(out.read_text())
+    assert [(row["variant"], row["seed"], row["updates"]) for row in rows] == [("paper", 0, 2), ("paper", 1, 2)]
+    assert rows[0]["spearman"] != rows[1]["spearman"]
+    assert rows[0]["pairs"] == 20
+    trained: list[Path] = []
+    monkeypatch.setattr(script, "train", lambda make, loop, folder, report: trained.append(folder))
+    call(script, monkeypatch, *options, "--only", "paper")
+    assert trained == []
+    call(script, monkeypatch, *options[:2], "3", *options[3:], "--only", "paper")
+    assert [folder.name for folder in trained] == ["ablation-paper"], "more updates were asked for"
+    with pytest.raises(SystemExit, match="no variant nonsense"):
+        call(script, monkeypatch, *options, "--only", "nonsense")
+
+
+def test_shares_add_up_and_a_plan_is_worth_its_steps(scripts) -> None:
+    summary = Summary("e", "vhd", "rp", 10, 1.0, (1, 1), 50.0, (50, 50), 3.0, 1.0, average_replans=0.5)
+    row = scripts["execution_share"].shares(summary)
+    assert row["planning"] == pytest.approx(0.75)
+    assert row["planning"] + row["simulation"] == pytest.approx(1)
+    assert row["plans"] == pytest.approx(1.5)
+    assert row["worth"] == pytest.approx((3 / 15) / (1 / 500))
