@@ -98,8 +98,10 @@ def test_an_interrupted_run_continues_and_nothing_is_planned_twice(tmp_path: Pat
     with pytest.raises(Stop):
         run(tmp_path / "parts", config, parts[0], stop_after(17))
     new: list[Row] = []
-    run(tmp_path / "parts", config, parts[1], new.append)
-    assert len(new) == 4 * 12 - 17
+    missing: list[int] = []
+    folder = tmp_path / "parts"
+    run_benchmark(config, folder, ToyEnv, parts[1], ToyController(), lambda case: 1.5, new.append, missing.append)
+    assert missing == [len(new)] == [4 * 12 - 17]
     for method in config.methods:
         for protocol in config.protocols:
             first, second = (rows(tmp_path / name, method, protocol) for name in ("whole", "parts"))

@@ -48,11 +48,12 @@ def run_benchmark(
     controller: Controller,
     geodesic: GeodesicDistance | None = None,
     on_row: Callable[[Row], None] | None = None,
+    on_start: Callable[[int], None] | None = None,
 ) -> list[Summary]:
     """Run what is missing from `folder` and summarise all of it.
 
     Every name, weight file and results file is checked before anything is simulated. Rows already
-    on disk are kept and not computed again; `on_row` is told of new ones.
+    on disk are kept and not computed again; `on_start` is told how many are missing, `on_row` of each new one.
     """
     methods = [get_method(name) for name in dict.fromkeys(config.methods)]
     env = make_env()
@@ -66,9 +67,12 @@ def run_benchmark(
         for method in methods
         for protocol, setting in settings.items()
     ]  # fmt: skip
+    missing = 0
     for cell in cells:
-        with open_results(cell.path, cell.header):
-            pass
+        with open_results(cell.path, cell.header) as writer:
+            missing += sum(number not in writer.present for number in range(len(cell.setting.instances)))
+    if on_start is not None:
+        on_start(missing)
     with Simulators(make_env, config.slots(env.spec.family), config.workers) as simulators:
         summaries = [_run_cell(cell, controller, simulators, geodesic, on_row) for cell in cells]
     paper = [settings[name].instances for name in ("ss", "rp") if name in settings]

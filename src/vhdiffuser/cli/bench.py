@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -105,7 +105,7 @@ class Bench:
         )
         given = {key: getattr(self, key) for key in ("threshold", "check_every") if getattr(self, key) is not None}
         config = replace(config, **given)
-        with self._progress(config.size * len(self.methods) * len(self.protocols)) as on_row:
+        with self._progress() as (on_start, on_row):
             summaries = run_benchmark(
                 config,
                 self.out,
@@ -114,6 +114,7 @@ class Bench:
                 self.controller(),
                 geodesic=_geodesic(spec.name),
                 on_row=on_row,
+                on_start=on_start,
             )
         if self.video:
             self._write_videos()
@@ -124,16 +125,21 @@ class Bench:
             out.print(f"rows: {self.out / spec.name}   report: vhd report {self.out}")
 
     @contextmanager
-    def _progress(self, total: int) -> Iterator[Any]:
-        done = [0, 0]
+    def _progress(self) -> Iterator[tuple[Callable[[int], None], Callable[[Any], None]]]:
+        """A bar over the runs that are missing: what it is told at the start, and of each row."""
+        total, done, hits = 0, 0, 0
         with progress_bar(f"bench {self.env}", "runs", self.quiet) as progress:
 
-            def on_row(row: Any) -> None:
-                done[0] += 1
-                done[1] += row.success
-                progress(done[0], total, note=f"{row.method} {row.protocol}, {done[1] / done[0]:.1%} so far")
+            def on_start(missing: int) -> None:
+                nonlocal total
+                total = missing
 
-            yield on_row
+            def on_row(row: Any) -> None:
+                nonlocal done, hits
+                done, hits = done + 1, hits + row.success
+                progress(done, total, note=f"{row.method} {row.protocol}, {hits / done:.1%} so far")
+
+            yield on_start, on_row
 
     def choose(self, method_name: str, environment: str) -> PlannerChoice:
         """The planner of a method, under these options."""
