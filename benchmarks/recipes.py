@@ -31,7 +31,7 @@ import numpy as np
 
 from vhdiffuser.benchmark.instances import draw_instances
 from vhdiffuser.cli.console import err, progress_bar
-from vhdiffuser.cli.train import TrainPlanner
+from vhdiffuser.cli.train import PAPER_LOOP, PLANNER_LOOP
 from vhdiffuser.control.base import make_controller
 from vhdiffuser.data.store import Dataset, load_dataset
 from vhdiffuser.diffusion.config import PlannerConfig
@@ -88,7 +88,7 @@ class Recipe:
 
 def recipes(spec: EnvSpec) -> dict[str, Recipe]:
     """All recipes, by name: those that are the default in this environment are left out."""
-    config, loop = PlannerConfig.default(spec), TrainPlanner(spec.name).loop
+    config, loop = PlannerConfig.default(spec), PLANNER_LOOP
     found = {"default": Recipe(_words(config, loop), config, loop)}
 
     def change(name: str, words: str, **changes: Any) -> None:
@@ -112,8 +112,7 @@ def recipes(spec: EnvSpec) -> dict[str, Recipe]:
     found["no-smoothing"] = Recipe(
         "the default's weights; plans through every knot", config, loop, "default", {"smoothing": 0.0}
     )
-    # Diffuser's training, where the paper is silent: Adam at a constant rate, an average of shorter memory.
-    plain = replace(slow, ema=0.995, weight_decay=0.0, final_rate=1.0, warmup=1)
+    plain = replace(loop, **PAPER_LOOP)
     paper = PlannerConfig.paper(spec)
     found["paper"] = Recipe(f"the paper's and Diffuser's values: {_words(paper, plain)}", paper, plain)
     return found

@@ -119,19 +119,6 @@ def fastest_motion(episodes: Episodes, spec: EnvSpec) -> tuple[float, float]:
     return float(np.nanmax(speeds)), float(gain) if gain > 0 else np.inf
 
 
-def body_radius(spec: EnvSpec) -> float:
-    """Radius of the body among the walls; 0 where there are none."""
-    if spec.family == "maze2d":
-        from vhdiffuser.envs.maze2d import BALL_RADIUS
-
-        return BALL_RADIUS
-    if spec.family == "antmaze":
-        from vhdiffuser.envs.antmaze import TORSO_RADIUS
-
-        return TORSO_RADIUS
-    return 0.0
-
-
 def failed_rows(results: ResultFile) -> list[Row]:
     """The rows that failed, by instance."""
     if results.config["protocol"] not in PROTOCOLS:

@@ -132,9 +132,10 @@ class Failures:
         return *found[0], False
 
     def _facts(self, choice: PlannerChoice, results: ResultFile) -> Facts:
-        from vhdiffuser.benchmark.failures import Facts, body_radius, fastest_motion
+        from vhdiffuser.benchmark.failures import Facts, fastest_motion
         from vhdiffuser.benchmark.length_eval import make_geodesic
         from vhdiffuser.data.store import load_dataset
+        from vhdiffuser.envs.make import body_radius
 
         spec = get_spec(self.env)
         if self.speed is not None and not self.speed > 0:

@@ -28,6 +28,18 @@ if TYPE_CHECKING:
 
 Name = Annotated[str, tyro.conf.arg(metavar="ENV")]
 
+PLANNER_LOOP = LoopConfig(updates=8_000, optimizer="muon", learning_rate=1e-3)
+"""How the default recipe trains a planner."""
+PAPER_LOOP: dict[str, Any] = {
+    "optimizer": "adamw",
+    "learning_rate": 2e-4,
+    "ema": 0.995,
+    "weight_decay": 0.0,
+    "final_rate": 1.0,
+    "warmup": 1,
+}
+"""Diffuser's training, where the paper is silent: Adam at a constant rate, an average of shorter memory."""
+
 
 @dataclass(frozen=True)
 class Common:
@@ -107,7 +119,7 @@ class TrainPlanner(Common):
     """Levels of the noise schedule (default: the recipe's)."""
     batch_size: int | None = None
     """Crops in one update (default: the recipe's)."""
-    loop: LoopConfig = field(default_factory=lambda: LoopConfig(updates=8_000, optimizer="muon", learning_rate=1e-3))
+    loop: LoopConfig = PLANNER_LOOP
 
     def run(self) -> None:
         """Train."""
@@ -126,7 +138,14 @@ class TrainPlanner(Common):
                 None if config.directness is None else _steps_between(self.env, normalizer, device),
             )
 
-        self._train(run_name("planner", self.recipe, self.horizon), self.loop, make)
+        self._train(run_name("planner", self.recipe, self.horizon), self._loop(), make)
+
+    def _loop(self) -> LoopConfig:
+        """As given; what was not given is the recipe's."""
+        if self.recipe != "paper":
+            return self.loop
+        untouched = {key for key in PAPER_LOOP if getattr(self.loop, key) == getattr(PLANNER_LOOP, key)}
+        return replace(self.loop, **{key: PAPER_LOOP[key] for key in untouched})
 
     def _config(self, dataset: Dataset) -> PlannerConfig:
         base = PlannerConfig.paper(dataset.spec) if self.recipe == "paper" else PlannerConfig.default(dataset.spec)

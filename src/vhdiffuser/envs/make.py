@@ -1,9 +1,10 @@
-"""From a name to a simulator."""
+"""From a name to a simulator, and to the size of the body in it."""
 
 from __future__ import annotations
 
 from vhdiffuser.envs.base import PlanningEnv
 from vhdiffuser.envs.registry import get_spec
+from vhdiffuser.types import EnvSpec
 
 
 def make_env(name: str) -> PlanningEnv:
@@ -20,3 +21,16 @@ def make_env(name: str) -> PlanningEnv:
     from vhdiffuser.envs.cube import CubeEnv
 
     return CubeEnv()
+
+
+def body_radius(spec: EnvSpec) -> float:
+    """How near to a wall the body's centre can come; 0 where there are no walls."""
+    if spec.family == "maze2d":
+        from vhdiffuser.envs.maze2d import BALL_RADIUS
+
+        return BALL_RADIUS
+    if spec.family == "antmaze":
+        from vhdiffuser.envs.antmaze import TORSO_RADIUS
+
+        return TORSO_RADIUS
+    return 0.0

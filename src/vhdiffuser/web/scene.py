@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from vhdiffuser.diffusion.config import SAMPLERS
+from vhdiffuser.envs.make import body_radius
 from vhdiffuser.errors import VhdError
 from vhdiffuser.planner.requests import EDGE
 from vhdiffuser.types import EnvSpec, FloatArray, Instance
@@ -56,19 +57,6 @@ def describe(loaded: Loaded, commands: tuple[str, ...]) -> SceneReply:
 def walls_of(loaded: Loaded) -> FloatArray:
     """(n, 4) walls, none in the cube's workspace."""
     return np.asarray(getattr(loaded.env, "walls", np.zeros((0, 4))))
-
-
-def body_radius(spec: EnvSpec) -> float:
-    """How near to a wall the body's centre can come; 0 where there are no walls."""
-    if spec.family == "maze2d":
-        from vhdiffuser.envs.maze2d import BALL_RADIUS
-
-        return BALL_RADIUS
-    if spec.family == "antmaze":
-        from vhdiffuser.envs.antmaze import TORSO_RADIUS
-
-        return TORSO_RADIUS
-    return 0.0
 
 
 def tolerance(loaded: Loaded) -> FloatArray:
