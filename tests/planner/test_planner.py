@@ -70,6 +70,23 @@ def test_every_length_from_L_min_to_T_max_is_kept_exactly(stride: int) -> None:
     assert all(np.isfinite(plan.states).all() and plan.states.dtype == np.float32 for plan in plans)
 
 
+def test_a_stretched_plan_is_the_shorter_one_walked_slowly() -> None:
+    spec = get_spec("antmaze-medium")
+    normalizer = Normalizer(np.array([-2, -2], np.float32), np.array([22, 22], np.float32))
+    config = replace(SMALL, smoothing=0.0)
+    torch.manual_seed(0)
+    network = TemporalUnet(spec.state_dim, config.dim, config.dim_mults)
+    plain, slow = (Planner(network, replace(config, stretch=stretch), spec, normalizer) for stretch in (1.0, 2.0))
+    start, goal = np.array([0.0, 0.0]), np.array([8.0, 4.0])
+    short, long = plain.plan(start, goal, 41), slow.plan(start, goal, 81)
+    assert (short.length, long.length) == (41, 81)
+    np.testing.assert_allclose(long.states[::2], short.states, atol=1e-5)
+    # The noise is never shorter than the shortest plan, and a fixed horizon is drawn whole.
+    assert slow.plan(start, goal, spec.L_min).length == spec.L_min
+    fixed = Planner(network, replace(config, stretch=2.0, horizon=41), spec, normalizer)
+    np.testing.assert_array_equal(fixed.plan(start, goal, 41).states, short.states)
+
+
 def test_full_state_clamp_fixes_the_goal_s_velocity_and_goal_clamp_does_not() -> None:
     starts, goals = pairs(2)
     full = np.concatenate([goals, [[1.0, -2.0], [0.5, 0.0]]], axis=1)

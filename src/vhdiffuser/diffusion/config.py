@@ -30,6 +30,9 @@ class PlannerConfig:
     """What is fixed of the last state: its goal dimensions, or all of it."""
     smoothing: float = 12.0
     """Time, in control steps, over which a plan's curve evens out the network's faults; 0: through every knot."""
+    stretch: float = 1.0
+    """How many times as slowly as the data moves a plan is to be followed: the noise has 1/stretch of the plan's
+    length, and the curve through its knots is laid over all of it. For a robot that is held up; 1 is the paper's."""
     horizon: int | None = None
     """Train on crops of this many states only (the fixed-horizon baselines); none for random lengths."""
     directness: float | None = None
@@ -62,6 +65,8 @@ class PlannerConfig:
                 raise VhdError(f"{name} must be at least 1, got {getattr(self, name)}.")
         if not 0 <= self.smoothing < float("inf"):
             raise VhdError(f"smoothing must be a time in control steps, 0 or more, got {self.smoothing}.")
+        if not 1 <= self.stretch < float("inf"):
+            raise VhdError(f"stretch must be 1 (the data's pace) or more, got {self.stretch}.")
         if not 0 <= self.evening < float("inf"):
             raise VhdError(f"evening must be a time in control steps, 0 or more, got {self.evening}.")
         if not 0 < self.gamma < float("inf"):
@@ -80,8 +85,13 @@ class PlannerConfig:
         """The default recipe: the stride is the power of two that gives the longest plan about 40 knots.
 
         More knots cost time and, for these networks, gain nothing: what moves between them is noise.
+        The ant's data circles about, and an ant on its way is often held up at corners: it learns from direct
+        crops, and its plans leave it time.
         """
-        return cls(stride=2 ** max(0, round(math.log2(spec.T_max / 40))))
+        stride = 2 ** max(0, round(math.log2(spec.T_max / 40)))
+        if spec.family == "antmaze":
+            return cls(stride=stride, directness=2.2, smoothing=4.0, stretch=1.5, gamma=2.4)
+        return cls(stride=stride)
 
     @classmethod
     def paper(cls, spec: EnvSpec) -> PlannerConfig:

@@ -138,7 +138,7 @@ class Planner:
         steps = self.config.steps if steps is None else steps
         sampler = sampler or self.config.sampler
 
-        counts = np.array([knot_count(int(length), self.config.stride) for length in lengths], np.int64)  # (B,) K
+        counts = np.array([self._knot_count(int(length)) for length in lengths], np.int64)  # (B,) K
         plans: dict[int, Plan] = {}
         for members in self._groups(counts):
             knots, kept = self._denoise(
@@ -160,6 +160,14 @@ class Planner:
                     history = None if kept is None else kept[row, :, :K]
                     plans[member] = self._plan(own_states, starts[member], targets[member], history)
         return [plans[member] for member in range(len(starts))]
+
+    def _knot_count(self, length: int) -> int:
+        """K of a plan of that length. Drawn at the data's pace it has 1/stretch of its states, and never under L_min;
+        a fixed horizon knows one pace only.
+        """
+        if length != self.config.horizon:
+            length = max(1 + round((length - 1) / self.config.stretch), min(length, self.spec.L_min))
+        return knot_count(length, self.config.stride)
 
     def predict_lengths(self, starts: FloatArray, goals: FloatArray, gamma: float | None = None) -> IntArray:
         """(B,) L_hat = clip(gamma (f_theta(s, g) T_max + 1), L_min, T_max): Algorithm 2, line 1.

@@ -24,7 +24,7 @@ NAME = "checkpoint.safetensors"
 # These may differ between the sessions of one run; everything else must be the same.
 FREE = ("updates", "minutes", "device", "threads", "checkpoint_minutes", "log_every")
 # How to plan with a network, not how to train it.
-PLANNING = ("sampler", "steps", "smoothing", "gamma")
+PLANNING = ("sampler", "steps", "smoothing", "stretch", "gamma")
 
 
 def save_checkpoint(
