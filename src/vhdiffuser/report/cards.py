@@ -19,6 +19,8 @@ from vhdiffuser.training.shipping import ShippedModel
 
 _RECIPE = ("prediction", "stride", "clamp", "smoothing", "dim", "dim_mults", "diffusion_steps", "batch_size")
 """What of a planner's recipe the card says in words."""
+_SPECIAL = {"stretch": 1.0, "directness": None, "evening": 0.0}
+"""And what it says where it is not this."""
 
 
 def write_card(environment: str, models: Mapping[str, ShippedModel], results: Path, out: Path) -> list[str]:
@@ -106,6 +108,7 @@ def _model(model: ShippedModel) -> dict[str, Any]:
         "data_fingerprint": header.data_fingerprint,
         "recipe": header.config,
         "loop": header.notes.get("loop"),
+        "began_with": header.notes.get("began_with"),
     }
 
 
@@ -120,6 +123,8 @@ def card_markdown(card: Mapping[str, Any]) -> str:
     details = ", ".join(f"{key} {value}" for key, value in data.get("details", {}).items())
     transitions = f"{data['transitions']:,} transitions, " if "transitions" in data else ""
     recipe = card["models"]["planner"]["recipe"]
+    said = [*_RECIPE, *(key for key, usual in _SPECIAL.items() if recipe.get(key, usual) != usual)]
+    begun = card["models"]["planner"].get("began_with")
     networks = Table(
         ("network", "file", "parameters", "updates", "minutes", "MB"),
         tuple(
@@ -150,8 +155,10 @@ def card_markdown(card: Mapping[str, Any]) -> str:
             "",
             "## Recipe",
             "",
-            ", ".join(f"{key} {_plain(recipe[key])}" for key in _RECIPE) + f". Plans with gamma {card['gamma']:g}, "
-            f"{recipe['sampler']} in {recipe['steps']} steps. The whole recipe is in `card.json`.",
+            ", ".join(f"{key} {_plain(recipe[key])}" for key in said) + f". Plans with gamma {card['gamma']:g}, "
+            f"{recipe['sampler']} in {recipe['steps']} steps. "
+            + (f"Fine-tuned: its training began with the weights of model `{begun}`. " if begun else "")
+            + "The whole recipe is in `card.json`.",
             "",
             networks.markdown(),
             "## Numbers",
