@@ -10,6 +10,7 @@ from vhdiffuser import load_planner
 from vhdiffuser.benchmark.instances import draw_instances
 from vhdiffuser.control.base import make_controller
 from vhdiffuser.envs.make import make_env
+from vhdiffuser.envs.registry import SPECS
 from vhdiffuser.execution.executor import Executor
 from vhdiffuser.execution.rules import replan_on_deviation
 from vhdiffuser.execution.simulators import Simulators
@@ -20,8 +21,8 @@ LEAST = {"maze2d": 0.9, "antmaze": 0.75, "cube": 0.8}
 """Replan success below which something is broken, by family."""
 
 
-def test_the_three_mazes_ship() -> None:
-    assert {"maze2d-umaze", "maze2d-medium", "maze2d-large"} <= set(shipped_environments())
+def test_every_environment_ships() -> None:
+    assert set(shipped_environments()) == set(SPECS)
 
 
 @pytest.mark.parametrize("environment", shipped_environments())

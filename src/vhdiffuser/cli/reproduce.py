@@ -20,7 +20,7 @@ from vhdiffuser.errors import VhdError
 from vhdiffuser.models import find_model
 from vhdiffuser.types import EnvSpec
 
-UPDATES = {"maze2d-umaze": 2500, "maze2d-medium": 6500, "maze2d-large": 10_500, "antmaze-medium": 12_000, "cube": 2500}
+UPDATES = {"maze2d-umaze": 2500, "maze2d-medium": 6500, "maze2d-large": 10_500, "antmaze-medium": 17_000, "cube": 2500}
 """Updates of every planner of an environment, the baselines' too: as many as the weights that ship had."""
 
 STOPPED = 128
