@@ -118,6 +118,21 @@ def test_the_predictor_is_handed_what_it_knows_in_its_own_order(script) -> None:
         script.KnownPart(SumOfSteps((12, 20)), state)
 
 
+def test_a_straight_line_is_straight_even_and_as_long_as_predicted(script) -> None:
+    class Predictor:
+        spec, normalizer = get_spec("maze2d-umaze"), None
+
+        def plan_length(self, starts, goals, gamma):
+            return np.array([int(3 * gamma), int(5 * gamma)])
+
+    starts, goals = np.array([[0, 0, 9, 9], [1, 1, 8, 8]], np.float32), np.array([[2.0, 4.0], [1.0, 1.0]])
+    line = script.StraightLine(Predictor(), 1.0)
+    first, second = line.plan_batch(starts, goals, seeds=np.zeros(2, int))
+    np.testing.assert_allclose(first.states, [[0, 0, 9, 9], [1, 2, 9, 9], [2, 4, 9, 9]])
+    assert second.length == 5
+    assert script.StraightLine(Predictor(), 2.0).plan_batch(starts, goals, seeds=np.zeros(2, int))[0].length == 6
+
+
 def test_a_plan_through_a_wall_is_counted_whatever_else_is_planned(script) -> None:
     state = script.planning_states(ANT)["xy-velocity"]
     walls = np.array([[2.0, 4.0, -10.0, 10.0]])
@@ -178,5 +193,12 @@ def test_states_are_trained_judged_and_not_done_twice(script, ant_home, tmp_path
     call(script, monkeypatch, *options, "--only", "xy-velocity")
     assert (ant_home / "runs/antmaze-medium/state-xy-velocity/model.safetensors").read_bytes() == model
     assert json.loads(out.read_text()) == rows
+    monkeypatch.undo()
+    monkeypatch.setenv("VHD_HOME", str(ant_home))
+    monkeypatch.setattr(script, "PROTOCOLS", ("ss",))
+    call(script, monkeypatch, *options, "--only", "straight-line", "xy-velocity", "--judge", "--smoothing", "0")
+    added = json.loads(out.read_text())[2:]
+    assert [(row["state"], row["smoothing"]) for row in added] == [("straight-line", None), ("xy-velocity", 0)]
+    assert added[0]["average_planned_length"] == added[1]["average_planned_length"] == rows[0]["average_planned_length"]
     with pytest.raises(SystemExit, match="no planning state nonsense"):
         call(script, monkeypatch, *options, "--only", "nonsense")

@@ -1,0 +1,353 @@
+"""Which planning state is best: planners that plan more or less of the robot, trained alike and judged alike.
+
+    python benchmarks/planning_states.py antmaze-medium                    all of them, hours
+    python benchmarks/planning_states.py cube --only effector --updates 4000
+    python benchmarks/planning_states.py cube --judge --gamma 1.3 1.6      only those that are trained
+    python benchmarks/planning_states.py cube --judge --smoothing 0        plans as the network drew them
+
+Every planning state is a run of its own (`VHD_HOME/runs/ENV/state-NAME`) with the environment's default recipe and the
+same number of updates, that goes on where it stopped. All are judged on the same instances, single-shot and with
+replan-on-deviation, one plan a pair, with the Length Predictor and the inverse dynamics model in use: these know the
+environment's own planning state and are handed that part of a larger one. A plan starts at the state that the
+simulator shows, joints and velocities and all. The table and its JSON are written after each protocol; what is in it
+already and was not trained further is not judged again. Columns:
+
+  SR, 95 %             success on the goal dimensions, as everywhere, and its Wilson interval
+  AES                  executed steps, failures included
+  plans                plans made in one execution
+  through walls        share of plans that come nearer to a wall than 0.8 of the body's radius
+
+`straight-line` is no planner: straight to the goal in as many steps, and what a planner must beat to tell us anything.
+Where it succeeds as often as the rest, judge without smoothing, which bends short plans into nearly that line: in the
+cube's box a planner of 10 updates reached 64 goals of 64 with the recipe's 12 steps of it, and 1 of 64 without.
+
+The arm's observation has no velocity of the effector, so there is no such state for it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from vhdiffuser.benchmark.failures import Facts, share_in_walls
+from vhdiffuser.benchmark.instances import draw_instances
+from vhdiffuser.benchmark.settings import BenchConfig
+from vhdiffuser.cli.console import err, progress_bar
+from vhdiffuser.cli.train import PLANNER_LOOP
+from vhdiffuser.control.base import make_controller
+from vhdiffuser.data.store import Dataset, load_dataset
+from vhdiffuser.diffusion.config import PlannerConfig
+from vhdiffuser.diffusion.task import PlannerTask
+from vhdiffuser.envs.make import body_radius, make_env
+from vhdiffuser.errors import VhdError
+from vhdiffuser.execution.executor import BatchPlanner, Executor, Outcome
+from vhdiffuser.execution.rules import replan_on_deviation, single_shot
+from vhdiffuser.execution.simulators import Simulators
+from vhdiffuser.files import sha256
+from vhdiffuser.length.predictor import LengthPredictor
+from vhdiffuser.modelfile import load_model
+from vhdiffuser.models import find_model, run_folder
+from vhdiffuser.planner.bound import BoundPlanner
+from vhdiffuser.planner.planner import Planner
+from vhdiffuser.report.comparison import Column, Comparison
+from vhdiffuser.results.summary import bootstrap_interval, wilson_interval
+from vhdiffuser.training.loop import LoopConfig, Status, train
+from vhdiffuser.types import EnvSpec, FloatArray, Instance, IntArray, Plan
+
+PROTOCOLS = ("ss", "rp")
+STRAIGHT = "straight-line"
+
+COLUMNS = (
+    Column("state", "planning state"),
+    Column("dimensions", "d"),
+    Column("protocol", "protocol"),
+    Column("gamma", "gamma", "g"),
+    Column("smoothing", "smoothing", "g"),
+    Column("success_rate", "SR", ".1%"),
+    Column("interval", "95 %"),
+    Column("average_executed_steps", "AES", ".1f"),
+    Column("plans", "plans", ".1f"),
+    Column("through_walls", "through walls", ".1%"),
+    Column("updates", "updates", ","),
+    Column("minutes", "minutes", ".1f"),
+)
+
+
+@dataclass(frozen=True)
+class Addition:
+    """What a planning state has beside the goal's own dimensions, which come first."""
+
+    dims: tuple[int, ...] = ()
+    """Observation dimensions."""
+    names: tuple[str, ...] = ()
+    """Their names."""
+    velocities: bool = False
+    """Whether they are the velocities of the goal dimensions. A plan's curve then moves at the planned velocities."""
+
+
+STATES: dict[str, dict[str, Addition]] = {
+    "antmaze": {
+        "xy": Addition(),
+        "xy-velocity": Addition((15, 16), ("vx", "vy"), velocities=True),
+        "xy-body": Addition(
+            tuple(range(2, 15)), ("z", "qw", "qx", "qy", "qz", *(f"joint {number}" for number in range(1, 9)))
+        ),
+    },
+    "cube": {
+        "effector": Addition(),
+        "effector-joints": Addition(tuple(range(6)), tuple(f"joint {number}" for number in range(1, 7))),
+    },
+}
+
+
+def planning_states(spec: EnvSpec) -> dict[str, EnvSpec]:
+    """The environment with each of its planning states, by name; goal dimensions are always the first."""
+    if spec.family not in STATES:
+        raise VhdError(f"{spec.name}: planning states are compared in {' and '.join(STATES)} only.")
+    places = tuple(spec.state_dims[dim] for dim in spec.goal_dims)
+    place_names = tuple(spec.state_names[dim] for dim in spec.goal_dims)
+    goal_dims = tuple(range(spec.goal_dim))
+    return {
+        name: replace(
+            spec,
+            state_dims=places + addition.dims,
+            state_names=place_names + addition.names,
+            goal_dims=goal_dims,
+            velocity_dims=tuple(spec.goal_dim + dim for dim in goal_dims) if addition.velocities else None,
+        )
+        for name, addition in STATES[spec.family].items()
+    }
+
+
+class KnownPart:
+    """A Length Predictor asked about larger planning states than its own: it is handed the dimensions it knows."""
+
+    def __init__(self, predictor: LengthPredictor, spec: EnvSpec) -> None:
+        """`spec` has the larger planning state."""
+        known = predictor.spec.state_dims
+        if missing := set(known) - set(spec.state_dims):
+            raise VhdError(
+                f"{spec.name}: the Length Predictor reads the observation's dimensions {known}, and the planning state "
+                f"{spec.state_dims} lacks {sorted(missing)}."
+            )
+        self.predictor = predictor
+        self._columns = [spec.state_dims.index(dim) for dim in known]
+
+    def predict_steps(self, starts: FloatArray, goals: FloatArray) -> FloatArray:
+        """(..., d) and (..., goal_dim) -> (...)."""
+        return self.predictor.predict_steps(np.asarray(starts)[..., self._columns], goals)
+
+    def steps_between(self, s: torch.Tensor, end: torch.Tensor) -> torch.Tensor:
+        """Normalised states (n, d) and (n, d) -> (n,)."""
+        return self.predictor.steps_between(s[:, self._columns], end[:, self._columns])
+
+
+class StraightLine:
+    """No planner at all: evenly along the straight line, in as many steps as the Length Predictor says."""
+
+    def __init__(self, predictor: LengthPredictor, gamma: float) -> None:
+        self.predictor, self.gamma = predictor, gamma
+        self.spec, self.normalizer = predictor.spec, predictor.normalizer
+
+    def predict_lengths(self, starts: FloatArray, goals: FloatArray) -> IntArray:
+        """L_hat of each pair."""
+        return self.predictor.plan_length(starts, goals, self.gamma)
+
+    def plan_batch(
+        self, starts: FloatArray, goals: FloatArray, lengths: IntArray | None = None, *, seeds: IntArray
+    ) -> list[Plan]:
+        """The lines; there is nothing to seed. What a goal leaves open stays as it is at the start."""
+        lengths = self.predict_lengths(starts, goals) if lengths is None else lengths
+        ends = np.array(starts)
+        ends[:, list(self.spec.goal_dims)] = goals
+        return [
+            Plan(np.linspace(start, end, int(length), dtype=np.float32), goal)
+            for start, end, goal, length in zip(starts, ends, goals, lengths, strict=True)
+        ]
+
+
+def model_path(environment: str, name: str) -> Path:
+    """Where the planner of a planning state is."""
+    return run_folder(environment, f"state-{name}") / "model.safetensors"
+
+
+def make_task(dataset: Dataset, device: torch.device) -> PlannerTask:
+    """The default recipe on the dataset's planning state."""
+    spec, normalizer = dataset.spec, dataset.normalizer()
+    config = PlannerConfig.default(spec)
+    steps_between = None
+    if config.directness is not None:
+        predictor = LengthPredictor.load(find_model(spec.name, "length"), device)
+        part = tuple(spec.state_dims.index(dim) for dim in predictor.spec.state_dims)
+        if predictor.normalizer.to_json() != normalizer.select(part).to_json():
+            raise VhdError(f"the Length Predictor of {spec.name} was trained on other data. Train it again.")
+        steps_between = KnownPart(predictor, spec).steps_between
+    return PlannerTask(dataset.episodes, spec, config, normalizer, dataset.fingerprint(), device, steps_between)
+
+
+def train_state(dataset: Dataset, loop: LoopConfig, folder: Path) -> None:
+    """Train, or go on; a run that is done is left as it is."""
+    with progress_bar(f"{dataset.spec.name} {folder.name}", "updates") as progress:
+
+        def report(status: Status) -> None:
+            note = f"loss {status.metrics['loss']:.4f}, {status.seconds_left / 60:.1f} min to go"
+            progress(status.update, status.updates, note=note)
+
+        train(partial(make_task, dataset), loop, folder, report)
+
+
+class Judge:
+    """Instances, simulators, Length Predictor and controller of one environment: the same for all planning states."""
+
+    def __init__(self, spec: EnvSpec, n: int, seed: int, simulators: Simulators) -> None:
+        """`spec` is the environment's own; so is the planning state that inverse dynamics knows."""
+        env = make_env(spec.name)
+        self.spec, self.seed, self.simulators = spec, seed, simulators
+        self.instances: list[Instance] = draw_instances(env, n, seed)
+        self.walls = np.asarray(getattr(env, "walls", np.zeros((0, 4))))
+        length, dynamics = (find_model(spec.name, kind) for kind in ("length", "dynamics"))
+        self.predictor, self.controller = LengthPredictor.load(length), make_controller(spec, dynamics)
+        self.models = {"length_model": sha256(length)[:12], "dynamics_model": sha256(dynamics)[:12]}
+
+    def __call__(self, planner: BatchPlanner, protocol: str) -> dict[str, Any]:
+        """The figures of one planner under one protocol."""
+        rule = single_shot() if protocol == "ss" else replan_on_deviation(self.spec.step_budget)
+        executor = Executor(planner, self.controller, self.simulators, rule, seed=self.seed)
+        outcomes: list[Outcome] = []
+        with progress_bar(f"{self.spec.name} {protocol}", "instances") as progress:
+            for outcome in executor.run(self.instances):
+                outcomes.append(outcome)
+                progress(len(outcomes), len(self.instances))
+        hits, steps = [item.rollout.success for item in outcomes], [item.rollout.steps for item in outcomes]
+        low, high = wilson_interval(sum(hits), len(hits))
+        plans = [plan for item in outcomes for _, plan in item.rollout.plans]
+        return {
+            "success_rate": float(np.mean(hits)),
+            "success_rate_interval": (low, high),
+            "interval": f"{low:.1%} to {high:.1%}",
+            "average_executed_steps": float(np.mean(steps)),
+            "average_executed_steps_interval": bootstrap_interval(steps),
+            "average_planned_length": float(np.mean([item.rollout.plans[0][1].length for item in outcomes])),
+            "plans": len(plans) / len(outcomes),
+            "through_walls": through_walls(planner.spec, self.walls, plans),
+        }
+
+
+def through_walls(spec: EnvSpec, walls: FloatArray, plans: Sequence[Plan]) -> float | None:
+    """Share of plans that no body can follow to their end; none where there are no walls."""
+    if len(walls) == 0:
+        return None
+    # Scale and speeds play no part in where a plan's way lies.
+    facts = Facts(spec, np.ones(spec.state_dim), np.inf, np.inf, walls, body_radius(spec))
+    return float(np.mean([share_in_walls(plan, facts) > 0 for plan in plans]))
+
+
+def judge_state(table: Comparison, name: str, judge: Judge, options: argparse.Namespace) -> None:
+    """Rows for the planner that is there."""
+    path = model_path(judge.spec.name, name)
+    if not path.is_file():
+        err.print(f"{judge.spec.name} {name}: not trained yet, left out")
+        return
+    header = load_model(path, "planner")[1]
+    planner = Planner.load(path, outside="ignore")
+    planner.length_predictor = KnownPart(judge.predictor, planner.spec)
+    if options.smoothing is not None:
+        planner.config = replace(planner.config, smoothing=options.smoothing)
+    which = {"state": name, "smoothing": planner.config.smoothing, "model": sha256(path)[:12]}
+    about = {
+        "dimensions": planner.spec.state_dim,
+        "state_names": list(planner.spec.state_names),
+        "updates": header.updates,
+        "minutes": header.notes["minutes"],
+    }
+    for gamma in options.gamma or (planner.gamma,):
+        put_rows(table, judge, {**which, "gamma": gamma}, about, partial(BoundPlanner.of, planner, gamma=gamma))
+
+
+def judge_straight_line(table: Comparison, judge: Judge, gammas: Sequence[float] | None) -> None:
+    """Rows for no planner."""
+    which = {"state": STRAIGHT, "smoothing": None, "model": ""}
+    about = {"dimensions": judge.spec.state_dim}
+    for gamma in gammas or (PlannerConfig.default(judge.spec).gamma,):
+        put_rows(table, judge, {**which, "gamma": gamma}, about, partial(StraightLine, judge.predictor, gamma))
+
+
+def put_rows(
+    table: Comparison, judge: Judge, which: dict[str, Any], about: dict[str, Any], make: Callable[[], BatchPlanner]
+) -> None:
+    """A row for each protocol, but for those that the table has; `which` tells planners apart, `about` does not."""
+    for protocol in PROTOCOLS:
+        row = {
+            "environment": judge.spec.name,
+            "protocol": protocol,
+            "n": len(judge.instances),
+            "seed": judge.seed,
+            **judge.models,
+            **which,
+        }
+        if table.find(**row) is None:
+            table.put(row | about | judge(make(), protocol))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("env", help="antmaze-medium or cube")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="these planning states (default: all)")
+    parser.add_argument("--updates", type=int, default=PLANNER_LOOP.updates, help="updates of every planner")
+    parser.add_argument("--threads", type=int, help="CPU threads")
+    parser.add_argument("--n", type=int, default=128, help="instances")
+    parser.add_argument("--seed", type=int, default=5, help="of the instances and plans; not the benchmark's")
+    parser.add_argument("--gamma", type=float, nargs="+", help="margins to judge at (default: the recipe's)")
+    parser.add_argument("--smoothing", type=float, help="of the plans, in control steps (default: the recipe's)")
+    parser.add_argument("--judge", action="store_true", help="train nothing, judge what is there")
+    parser.add_argument("--out", type=Path, help="JSON; a .md is beside it (default: results/planning-states-ENV.json)")
+    options = parser.parse_args()
+    try:
+        compare(options)
+    except VhdError as error:
+        sys.exit(f"{error}")
+    except KeyboardInterrupt as stop:  # a training's own knows its signal and what to say
+        err.print(f"{stop}" or "stopped; run the same command to go on.")
+        sys.exit(128 + getattr(stop, "signal", signal.SIGINT))
+
+
+def compare(options: argparse.Namespace) -> None:
+    """Train and judge what was asked for, and print the table."""
+    dataset = load_dataset(options.env)
+    spec, known = dataset.spec, planning_states(dataset.spec)
+    names = (STRAIGHT, *known)
+    if unknown := set(options.only or ()) - set(names):
+        raise VhdError(f"no planning state {', '.join(sorted(unknown))} in {spec.name}. Known: {', '.join(names)}.")
+    if options.threads is not None:
+        torch.set_num_threads(options.threads)
+    loop = replace(PLANNER_LOOP, updates=options.updates, threads=options.threads)
+    table = Comparison(
+        options.out or Path(f"results/planning-states-{spec.name}.json"),
+        ("environment", "state", "gamma", "smoothing", "protocol"),
+        COLUMNS,
+        f"{spec.name}: planning states on {options.n} instances of seed {options.seed}, one plan a pair.",
+    )
+    slots = BenchConfig(spec.name, n=options.n).slots(spec.family)
+    with Simulators(partial(make_env, spec.name), slots) as simulators:
+        judge = Judge(spec, options.n, options.seed, simulators)
+        for name in options.only or names:
+            if name == STRAIGHT:
+                judge_straight_line(table, judge, options.gamma)
+                continue
+            if not options.judge:
+                train_state(replace(dataset, spec=known[name]), loop, model_path(spec.name, name).parent)
+            judge_state(table, name, judge, options)
+    print(table.markdown())
+
+
+if __name__ == "__main__":
+    main()
