@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
+from torch.optim.adamw import adamw
 
 _QUINTIC = (3.4445, -4.7750, 2.0315)
 """Coefficients of the Newton-Schulz step: steep at 0, so that small singular values grow fast."""
@@ -41,60 +42,81 @@ class Muon(torch.optim.Optimizer):
         """One update."""
         for group in self.param_groups:
             alike: dict[tuple[int, ...], list[torch.Tensor]] = defaultdict(list)
+            others = []
             for weight in group["params"]:
                 if weight.grad is None:
                     continue
                 if _is_convolution(weight):
                     alike[tuple(weight.shape)].append(weight)
                 else:
-                    self._adamw(weight, group)
+                    others.append(weight)
+            self._adamw(others, group)
             for weights in alike.values():
                 self._muon(weights, group)
 
     def _muon(self, weights: list[torch.Tensor], group: dict[str, Any]) -> None:
         """Weights of one shape at once: Nesterov momentum, orthogonalised, scaled to an AdamW update's size."""
-        directions = []
         for weight in weights:
-            state = self.state[weight]
-            if not state:
-                state["momentum"] = torch.zeros_like(weight)
-            assert weight.grad is not None
-            state["momentum"].lerp_(weight.grad, 1 - group["momentum"])
-            directions.append(weight.grad.lerp(state["momentum"], group["momentum"]).flatten(1))
-        matrices = orthogonalized(torch.stack(directions))  # (n, out, in * kernel)
+            if not self.state[weight]:
+                self.state[weight]["momentum"] = torch.zeros_like(weight)
+        momenta, gradients = [self.state[weight]["momentum"] for weight in weights], _gradients(weights)
+        torch._foreach_lerp_(momenta, gradients, 1 - group["momentum"])
+        directions = torch._foreach_lerp(gradients, momenta, group["momentum"])
+        matrices = orthogonalized(torch.stack(directions).flatten(2))  # (n, out, in * kernel)
         # Liu et al. 2025: with this factor AdamW's learning rate and decay serve unchanged.
         size = 0.2 * math.sqrt(max(matrices.shape[1:]))
-        for weight, matrix in zip(weights, matrices, strict=True):
-            weight.mul_(1 - group["lr"] * group["weight_decay"])
-            weight.add_(matrix.view_as(weight), alpha=-group["lr"] * size)
+        torch._foreach_mul_(weights, 1 - group["lr"] * group["weight_decay"])
+        torch._foreach_add_(weights, [m.view_as(weights[0]) for m in matrices], alpha=-group["lr"] * size)
 
-    def _adamw(self, weight: torch.Tensor, group: dict[str, Any]) -> None:
-        """Loshchilov and Hutter 2019."""
-        state = self.state[weight]
-        if not state:
-            state["step"] = torch.zeros(())
-            state["mean"], state["square"] = torch.zeros_like(weight), torch.zeros_like(weight)
-        assert weight.grad is not None
-        b1, b2 = group["betas"]
-        state["step"] += 1
-        state["mean"].lerp_(weight.grad, 1 - b1)
-        state["square"].mul_(b2).addcmul_(weight.grad, weight.grad, value=1 - b2)
-        step = int(state["step"])
-        root = (state["square"] / (1 - b2**step)).sqrt_().add_(group["eps"])
-        weight.mul_(1 - group["lr"] * group["weight_decay"])
-        weight.addcdiv_(state["mean"], root, value=-group["lr"] / (1 - b1**step))
+    def _adamw(self, weights: list[torch.Tensor], group: dict[str, Any]) -> None:
+        """Loshchilov and Hutter 2019, by torch's fused kernel."""
+        for weight in weights:
+            if not self.state[weight]:
+                self.state[weight]["step"] = torch.zeros((), device=weight.device)
+                self.state[weight]["mean"] = torch.zeros_like(weight)
+                self.state[weight]["square"] = torch.zeros_like(weight)
+        adamw(
+            weights,
+            _gradients(weights),
+            [self.state[weight]["mean"] for weight in weights],
+            [self.state[weight]["square"] for weight in weights],
+            [],  # no AMSGrad
+            [self.state[weight]["step"] for weight in weights],
+            fused=True,
+            amsgrad=False,
+            beta1=group["betas"][0],
+            beta2=group["betas"][1],
+            lr=group["lr"],
+            weight_decay=group["weight_decay"],
+            eps=group["eps"],
+            maximize=False,
+        )
 
 
 def orthogonalized(matrices: torch.Tensor) -> torch.Tensor:
-    """(n, rows, columns) -> the same with singular values near 1 (0.7 to 1.2) and the same singular vectors."""
+    """(n, rows, columns) -> the same with singular values near 1 (0.7 to 1.2) and the same singular vectors.
+
+    Every Newton-Schulz step multiplies X from the left by a polynomial P of its Gram matrix, X X^T -> P X X^T P. So the
+    steps are taken on the small square matrices alone, and X, five times as wide for a kernel of 5, is multiplied once.
+    """
     a, b, c = _QUINTIC
     tall = matrices.shape[1] > matrices.shape[2]
     X = matrices.transpose(1, 2) if tall else matrices
     X = X / (X.norm(dim=(1, 2), keepdim=True) + 1e-7)
-    for _ in range(_STEPS):
-        A = X @ X.transpose(1, 2)
-        X = a * X + (b * A + c * (A @ A)) @ X
+    gram = X @ X.transpose(1, 2)  # (n, rows, rows)
+    one = torch.eye(gram.shape[1], dtype=X.dtype, device=X.device)
+    product = a * one + b * gram + c * (gram @ gram)
+    P = product
+    for _ in range(_STEPS - 1):
+        gram = P @ gram @ P
+        P = a * one + b * gram + c * (gram @ gram)
+        product = P @ product
+    X = product @ X
     return X.transpose(1, 2) if tall else X
+
+
+def _gradients(weights: list[torch.Tensor]) -> list[torch.Tensor]:
+    return [weight.grad for weight in weights if weight.grad is not None]
 
 
 def _is_convolution(weight: torch.Tensor) -> bool:
