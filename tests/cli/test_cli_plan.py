@@ -88,7 +88,7 @@ def test_bad_plans_are_refused(models, capsys, arguments, message):
 
 def test_bench_resumes_and_reports(models, tmp_path, capsys):
     command = ["bench", "maze2d-umaze", "--methods", "vhd", "fh-h1", "--steps", "2", "--out", str(tmp_path / "r")]
-    command += ["--workers", "1", "--quiet", "--json", "--keep", "2", "--video"]
+    command += ["--workers", "1", "--quiet", "--json", "--keep", "2", "--video", "top"]
     assert run([*command, "--n", "4", "--protocols", "ss"]) == 0
     first = json.loads(capsys.readouterr().out)
     assert [(row["method"], row["protocol"], row["n"]) for row in first] == [("vhd", "ss", 4), ("fh-h1", "ss", 4)]

@@ -35,7 +35,7 @@ def benched(tmp_path_factory) -> Path:
 
 def test_failures_fail_again_and_are_counted_and_drawn(benched, tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.setenv("VHD_HOME", str(benched))
-    command = ["failures", ENV, "--rows", str(benched / "rows"), "--out", str(tmp_path), *QUICK]
+    command = ["failures", ENV, "--rows", str(benched / "rows"), "--out", str(tmp_path), "--video", "top", *QUICK]
     capsys.readouterr()
     assert run([*command, "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
@@ -53,6 +53,7 @@ def test_failures_fail_again_and_are_counted_and_drawn(benched, tmp_path, monkey
         assert found["final_distance"] == pytest.approx(row["final_distance"], abs=1e-4)
     assert json.loads((tmp_path / "failures.json").read_text()) == answer
     assert (tmp_path / "failures.png").stat().st_size > 10_000
+    assert len(list(tmp_path.glob("*.gif"))) == len(failed)
     assert run(command) == 0
     text = capsys.readouterr().out
     assert f"{len(failed)} of 4 instances failed" in text

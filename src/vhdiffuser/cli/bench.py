@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import numpy as np
 import tyro
 from tyro.conf import Positional
 
@@ -22,6 +21,7 @@ from vhdiffuser.models import Source, find_model
 if TYPE_CHECKING:
     from vhdiffuser.benchmark.methods import PlannerChoice
     from vhdiffuser.control.base import Controller
+    from vhdiffuser.report.video import View
     from vhdiffuser.results.summary import Summary
 
 
@@ -76,8 +76,8 @@ class Bench:
     """Folder of the rows."""
     keep: int = 10
     """Rollouts of the first instances kept whole, for figures and videos."""
-    video: bool = False
-    """Also write GIFs of the kept rollouts."""
+    video: Literal["top", "camera"] | None = None
+    """Also write GIFs of the kept rollouts: painted from above with their plans, or by the simulator's camera."""
     workers: int = 0
     """Processes that step simulators; 0 is one per core."""
     json: bool = False
@@ -116,8 +116,8 @@ class Bench:
                 on_row=on_row,
                 on_start=on_start,
             )
-        if self.video:
-            self._write_videos()
+        if self.video is not None:
+            self._write_videos(self.video)
         if self.json:
             print_json([summary.to_json() for summary in summaries])
         else:
@@ -175,20 +175,16 @@ class Bench:
             raise VhdError(f"{spec.name}: no inverse dynamics model. Make it with `vhd train dynamics {spec.name}`.")
         return make_controller(spec, path)
 
-    def _write_videos(self) -> None:
+    def _write_videos(self, view: View) -> None:
         from vhdiffuser.envs.make import make_env
-        from vhdiffuser.report.video import top_view_frames, write_gif
+        from vhdiffuser.report.video import write_rollout
         from vhdiffuser.results.sidefiles import load_rollout
 
-        spec = get_spec(self.env)
-        walls = getattr(make_env(spec.name), "walls", np.zeros((0, 4)))
-        for path in sorted((self.out / spec.name / "rollouts").glob("*.npz")):
-            kept = load_rollout(path)
-            every = max(1, len(kept.actions) // 100)
-            frames = top_view_frames(spec.name, kept, walls, list(spec.goal_dims), every)
-            write_gif(frames, path.with_suffix(".gif"))
+        env = make_env(get_spec(self.env).name)
+        for path in sorted((self.out / env.spec.name / "rollouts").glob("*.npz")):
+            written = write_rollout(env, load_rollout(path), path.with_suffix(".gif"), view)
             if not self.quiet:
-                err.print(f"wrote {path.with_suffix('.gif')}")
+                err.print(f"wrote {written}")
 
 
 def _geodesic(environment: str) -> Any:

@@ -52,6 +52,8 @@ class Failures:
     """Folder for failures.png and failures.json (default: nothing is written)."""
     max: int = 24
     """Failures in the picture, of every kind in turn."""
+    video: Literal["top", "camera"] | None = None
+    """Also write a GIF of each failure in the picture: painted from above with its plans, or by the camera."""
     speed: float | None = None
     """Fastest possible speed in units per control step, from the start on (default: as fast as the data was)."""
     workers: int = 0
@@ -186,6 +188,13 @@ class Failures:
                 (f"{f.kept.number}: {f.kind}, L = {f.length}, missed by {f.final_distance:.3f}", f.kept) for f in shown
             ]
             written.append(draw_failures(titled, results.config, folder / "failures.png"))
+        if self.video is not None:
+            from vhdiffuser.envs.make import make_env
+            from vhdiffuser.report.video import write_rollout
+
+            env = make_env(self.env)
+            for f in shown:
+                written.append(write_rollout(env, f.kept, folder / f"{f.kept.number:04d}-{f.kind}.gif", self.video))
         if not self.quiet:
             for path in written:
                 err.print(f"wrote {path}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from PIL import Image
 
 Colour = tuple[int, int, int]
+View = Literal["top", "camera"]
+"""How a rollout is shown: painted from above with its plans, or by the simulator's own camera."""
 _WALL, _PLAN, _TRACE, _ROBOT, _START, _GOAL, _OLD_GOAL, _TEXT = (
     (201, 204, 211),
     (138, 143, 156),
@@ -35,6 +37,17 @@ _COLOURS = 64
 """Colours of a GIF: enough for flat pictures, and few enough to keep it small."""
 FILM_FPS = 20.0
 """Pictures of a film in a second."""
+_PICTURES = 100
+"""Pictures of a rollout, about: longer ones are shown faster."""
+
+
+def write_rollout(env: PlanningEnv, kept: KeptRollout, path: Path, view: View = "top") -> Path:
+    """A kept rollout as a GIF."""
+    every = max(1, len(kept.actions) // _PICTURES)
+    if view == "camera":
+        return write_gif(replay_frames(env, kept, every), path)
+    walls = getattr(env, "walls", np.zeros((0, 4)))
+    return write_gif(top_view_frames(env.spec.name, kept, walls, list(env.spec.goal_dims), every), path)
 
 
 def replay_frames(env: PlanningEnv, kept: KeptRollout, every: int = 1, size: int = 480) -> Iterator[np.ndarray]:
