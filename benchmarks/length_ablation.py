@@ -13,21 +13,19 @@ are written after each variant; what is in it already and was not trained furthe
 from __future__ import annotations
 
 import argparse
-import signal
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from comparing import check_names, comparison_parser, run_comparison, train_run
 
 from vhdiffuser.benchmark import length_eval
-from vhdiffuser.cli.console import err, progress_bar
+from vhdiffuser.cli.console import err
 from vhdiffuser.cli.train import TrainLength
 from vhdiffuser.data.store import Dataset, load_dataset
 from vhdiffuser.envs.make import make_env
-from vhdiffuser.errors import VhdError
 from vhdiffuser.files import sha256
 from vhdiffuser.length.config import LengthConfig
 from vhdiffuser.length.predictor import LengthPredictor
@@ -35,7 +33,7 @@ from vhdiffuser.length.task import LengthTask
 from vhdiffuser.modelfile import load_model
 from vhdiffuser.models import run_folder
 from vhdiffuser.report.comparison import Column, Comparison
-from vhdiffuser.training.loop import LoopConfig, Status, train
+from vhdiffuser.training.loop import LoopConfig
 from vhdiffuser.types import EnvSpec, FloatArray
 
 COLUMNS = (
@@ -153,18 +151,13 @@ def train_variant(dataset: Dataset, variant: Variant, loop: LoopConfig, folder: 
     """Train, or go on, or do nothing where it is done."""
     if updates_made(folder / "model.safetensors") >= loop.updates:
         return
-    with progress_bar(f"{dataset.spec.name} {folder.name}", "updates") as progress:
-
-        def report(status: Status) -> None:
-            progress(status.update, status.updates, note=f"loss {status.metrics['loss']:.5f}")
-
-        normalizer, fingerprint = dataset.normalizer(), dataset.fingerprint()
-        train(
-            lambda device: LengthTask(dataset.episodes, dataset.spec, variant.config, normalizer, fingerprint, device),
-            loop,
-            folder,
-            report,
-        )
+    normalizer, fingerprint = dataset.normalizer(), dataset.fingerprint()
+    train_run(
+        f"{dataset.spec.name} {folder.name}",
+        lambda device: LengthTask(dataset.episodes, dataset.spec, variant.config, normalizer, fingerprint, device),
+        loop,
+        folder,
+    )
 
 
 def judge_variant(
@@ -184,25 +177,15 @@ def judge_variant(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = comparison_parser(__doc__, "variants")
     parser.add_argument("environments", nargs="+")
-    parser.add_argument("--only", nargs="+", metavar="VARIANT", help="these variants (default: all)")
     parser.add_argument("--updates", type=int, default=4000, help="updates of every variant")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0], help="seeds of training, each a run of its own")
-    parser.add_argument("--threads", type=int, help="CPU threads of a training")
     parser.add_argument("--pairs", type=int, default=length_eval.PAIRS)
-    parser.add_argument("--judge", action="store_true", help="train nothing, judge what is there")
     parser.add_argument(
         "--out", type=Path, default=Path("results/length-ablation.json"), help="JSON; a .md is beside it"
     )
-    options = parser.parse_args()
-    try:
-        compare(options)
-    except VhdError as error:
-        sys.exit(f"{error}")
-    except KeyboardInterrupt as stop:  # a training's own knows its signal and what to say
-        err.print(f"{stop}" or "stopped; run the same command to go on.")
-        sys.exit(128 + getattr(stop, "signal", signal.SIGINT))
+    run_comparison(compare, parser)
 
 
 def compare(options: argparse.Namespace) -> None:
@@ -214,8 +197,7 @@ def compare(options: argparse.Namespace) -> None:
     for environment in options.environments:
         dataset = load_dataset(environment)
         known = variants(dataset.spec)
-        if unknown := set(options.only or ()) - set(known):
-            raise VhdError(f"no variant {', '.join(sorted(unknown))} in {environment}. Known: {', '.join(known)}.")
+        check_names(options.only, known, "variant")
         made: list[Judge] = []
 
         def judge(dataset: Dataset = dataset, made: list[Judge] = made) -> Judge:

@@ -27,8 +27,6 @@ The arm's observation has no velocity of the effector, so there is no such state
 from __future__ import annotations
 
 import argparse
-import signal
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -37,6 +35,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from comparing import check_names, comparison_parser, run_comparison, train_run
 
 from vhdiffuser.benchmark.failures import Facts, share_in_walls
 from vhdiffuser.benchmark.instances import draw_instances
@@ -60,7 +59,6 @@ from vhdiffuser.planner.bound import BoundPlanner
 from vhdiffuser.planner.planner import Planner
 from vhdiffuser.report.comparison import Column, Comparison
 from vhdiffuser.results.summary import bootstrap_interval, wilson_interval
-from vhdiffuser.training.loop import LoopConfig, Status, train
 from vhdiffuser.types import EnvSpec, FloatArray, Instance, IntArray, Plan
 
 PROTOCOLS = ("ss", "rp")
@@ -194,17 +192,6 @@ def make_task(dataset: Dataset, device: torch.device) -> PlannerTask:
     return PlannerTask(dataset.episodes, spec, config, normalizer, dataset.fingerprint(), device, steps_between)
 
 
-def train_state(dataset: Dataset, loop: LoopConfig, folder: Path) -> None:
-    """Train, or go on; a run that is done is left as it is."""
-    with progress_bar(f"{dataset.spec.name} {folder.name}", "updates") as progress:
-
-        def report(status: Status) -> None:
-            note = f"loss {status.metrics['loss']:.4f}, {status.seconds_left / 60:.1f} min to go"
-            progress(status.update, status.updates, note=note)
-
-        train(partial(make_task, dataset), loop, folder, report)
-
-
 class Judge:
     """Instances, simulators, Length Predictor and controller of one environment: the same for all planning states."""
 
@@ -299,25 +286,15 @@ def put_rows(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = comparison_parser(__doc__, "planning states")
     parser.add_argument("env", help="antmaze-medium or cube")
-    parser.add_argument("--only", nargs="+", metavar="NAME", help="these planning states (default: all)")
     parser.add_argument("--updates", type=int, default=PLANNER_LOOP.updates, help="updates of every planner")
-    parser.add_argument("--threads", type=int, help="CPU threads")
     parser.add_argument("--n", type=int, default=128, help="instances")
     parser.add_argument("--seed", type=int, default=5, help="of the instances and plans; not the benchmark's")
     parser.add_argument("--gamma", type=float, nargs="+", help="margins to judge at (default: the recipe's)")
     parser.add_argument("--smoothing", type=float, help="of the plans, in control steps (default: the recipe's)")
-    parser.add_argument("--judge", action="store_true", help="train nothing, judge what is there")
     parser.add_argument("--out", type=Path, help="JSON; a .md is beside it (default: results/planning-states-ENV.json)")
-    options = parser.parse_args()
-    try:
-        compare(options)
-    except VhdError as error:
-        sys.exit(f"{error}")
-    except KeyboardInterrupt as stop:  # a training's own knows its signal and what to say
-        err.print(f"{stop}" or "stopped; run the same command to go on.")
-        sys.exit(128 + getattr(stop, "signal", signal.SIGINT))
+    run_comparison(compare, parser)
 
 
 def compare(options: argparse.Namespace) -> None:
@@ -325,8 +302,7 @@ def compare(options: argparse.Namespace) -> None:
     dataset = load_dataset(options.env)
     spec, known = dataset.spec, planning_states(dataset.spec)
     names = (STRAIGHT, *known)
-    if unknown := set(options.only or ()) - set(names):
-        raise VhdError(f"no planning state {', '.join(sorted(unknown))} in {spec.name}. Known: {', '.join(names)}.")
+    check_names(options.only, names, "planning state")
     if options.threads is not None:
         torch.set_num_threads(options.threads)
     loop = replace(PLANNER_LOOP, updates=options.updates, threads=options.threads)
@@ -344,7 +320,8 @@ def compare(options: argparse.Namespace) -> None:
                 judge_straight_line(table, judge, options.gamma)
                 continue
             if not options.judge:
-                train_state(replace(dataset, spec=known[name]), loop, model_path(spec.name, name).parent)
+                make = partial(make_task, replace(dataset, spec=known[name]))
+                train_run(f"{spec.name} {name}", make, loop, model_path(spec.name, name).parent)
             judge_state(table, name, judge, options)
     print(table.markdown())
 

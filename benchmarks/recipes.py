@@ -20,17 +20,16 @@ recipe; what is in it already and was not trained further is not judged again. C
 from __future__ import annotations
 
 import argparse
-import signal
-import sys
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from comparing import check_names, comparison_parser, run_comparison, train_run
 
 from vhdiffuser.benchmark.instances import draw_instances
-from vhdiffuser.cli.console import err, progress_bar
+from vhdiffuser.cli.console import err
 from vhdiffuser.cli.train import PAPER_LOOP, PLANNER_LOOP
 from vhdiffuser.control.base import make_controller
 from vhdiffuser.data.store import Dataset, load_dataset
@@ -50,7 +49,7 @@ from vhdiffuser.planner.bound import BoundPlanner
 from vhdiffuser.planner.planner import Planner
 from vhdiffuser.report.comparison import Column, Comparison
 from vhdiffuser.results.summary import bootstrap_interval, wilson_interval
-from vhdiffuser.training.loop import LoopConfig, Status, train
+from vhdiffuser.training.loop import LoopConfig
 from vhdiffuser.types import EnvSpec, Instance
 
 COLUMNS = (
@@ -144,19 +143,13 @@ def train_recipe(dataset: Dataset, recipe: Recipe, loop: LoopConfig, path: Path)
     """Train, or go on, or do nothing where it is done."""
     if is_done(path, loop):
         return
-    with progress_bar(f"{dataset.spec.name} {path.parent.name}", "updates") as progress:
-
-        def report(status: Status) -> None:
-            note = f"loss {status.metrics['loss']:.4f}, {status.seconds_left / 60:.1f} min to go"
-            progress(status.update, 0, note=note)
-
-        normalizer, fingerprint = dataset.normalizer(), dataset.fingerprint()
-        train(
-            lambda device: PlannerTask(dataset.episodes, dataset.spec, recipe.config, normalizer, fingerprint, device),
-            loop,
-            path.parent,
-            report,
-        )
+    normalizer, fingerprint = dataset.normalizer(), dataset.fingerprint()
+    train_run(
+        f"{dataset.spec.name} {path.parent.name}",
+        lambda device: PlannerTask(dataset.episodes, dataset.spec, recipe.config, normalizer, fingerprint, device),
+        loop,
+        path.parent,
+    )
 
 
 def judge(planner: Planner, instances: list[Instance], seed: int) -> dict[str, Any]:
@@ -224,24 +217,14 @@ def judge_recipe(table: Comparison, environment: str, name: str, recipe: Recipe,
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = comparison_parser(__doc__, "recipes")
     parser.add_argument("--env", default="maze2d-umaze", help="a maze2d environment")
-    parser.add_argument("--only", nargs="+", metavar="NAME", help="these recipes (default: all)")
     parser.add_argument("--minutes", type=float, default=10.0, help="training time of every recipe")
     parser.add_argument("--updates", type=int, default=1_000_000, help="end a training here if that comes first")
-    parser.add_argument("--threads", type=int, help="CPU threads of a training")
     parser.add_argument("--n", type=int, default=200, help="instances")
     parser.add_argument("--seed", type=int, default=5, help="of the instances and plans; not the benchmark's")
-    parser.add_argument("--judge", action="store_true", help="train nothing, judge what is there")
     parser.add_argument("--out", type=Path, default=Path("results/recipes.json"), help="JSON; a .md is beside it")
-    options = parser.parse_args()
-    try:
-        compare(options)
-    except VhdError as error:
-        sys.exit(f"{error}")
-    except KeyboardInterrupt as stop:  # a training's own knows its signal and what to say
-        err.print(f"{stop}" or "stopped; run the same command to go on.")
-        sys.exit(128 + getattr(stop, "signal", signal.SIGINT))
+    run_comparison(compare, parser)
 
 
 def compare(options: argparse.Namespace) -> None:
@@ -250,8 +233,7 @@ def compare(options: argparse.Namespace) -> None:
     if dataset.spec.family != "maze2d":
         raise VhdError(f"{options.env}: plans are judged against walls and velocities, so this is for maze2d alone.")
     known = recipes(dataset.spec)
-    if unknown := set(options.only or ()) - set(known):
-        raise VhdError(f"no recipe {', '.join(sorted(unknown))}. Known: {', '.join(known)}.")
+    check_names(options.only, known, "recipe")
     heading = f"{options.env}: {options.n} instances of seed {options.seed}, single-shot, one plan a pair."
     table = Comparison(options.out, ("environment", "recipe"), COLUMNS, heading)
     for name in options.only or known:

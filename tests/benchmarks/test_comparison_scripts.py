@@ -114,7 +114,7 @@ def test_recipes_are_trained_judged_and_not_done_twice(scripts, small_home, tmp_
     def fail(*values, **named):
         raise AssertionError("done already")
 
-    monkeypatch.setattr(script, "train", fail)
+    monkeypatch.setattr(script, "train_run", fail)
     monkeypatch.setattr(script, "judge", fail)
     call(script, monkeypatch, *options, "--only", "net-16-1-2-4")
     with pytest.raises(SystemExit, match="no recipe nonsense"):
@@ -131,7 +131,7 @@ def test_length_variants_are_trained_judged_and_not_done_twice(scripts, small_ho
     assert rows[0]["spearman"] != rows[1]["spearman"]
     assert rows[0]["pairs"] == 20
     trained: list[Path] = []
-    monkeypatch.setattr(script, "train", lambda make, loop, folder, report: trained.append(folder))
+    monkeypatch.setattr(script, "train_run", lambda title, make, loop, folder: trained.append(folder))
     call(script, monkeypatch, *options, "--only", "paper")
     assert trained == []
     call(script, monkeypatch, *options[:2], "3", *options[3:], "--only", "paper")
