@@ -28,14 +28,18 @@ def shipped_path(environment: str, kind: str) -> Path:
     return Path(str(files("vhdiffuser"))) / "weights" / environment / f"{kind}.safetensors"
 
 
-def find_model(environment: str, kind: str, source: Source = "auto", horizon: int | None = None) -> Path:
+def find_model(
+    environment: str, kind: str, source: Source = "auto", horizon: int | None = None, recipe: str = "default"
+) -> Path:
     """The model file to use. `auto` takes what the user has trained, and otherwise what ships.
+
+    Only the default recipe at random lengths ships.
 
     The path is returned whether or not the file exists: whoever opens it says what is missing.
     """
-    trained = run_folder(environment, run_name(kind, horizon=horizon)) / "model.safetensors"
+    trained = run_folder(environment, run_name(kind, recipe, horizon)) / "model.safetensors"
     shipped = shipped_path(environment, kind)
-    if horizon is not None or source == "trained":
+    if horizon is not None or recipe != "default" or source == "trained":
         return trained
     if source == "shipped" or (not trained.exists() and shipped.exists()):
         return shipped

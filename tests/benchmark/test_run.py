@@ -69,7 +69,9 @@ def stop_after(count: int) -> Callable[[Row], None]:
 
 def test_every_cell_has_every_instance_and_all_methods_share_them(tmp_path: Path) -> None:
     summaries = run(tmp_path)
-    assert [(s.method, s.protocol, s.n) for s in summaries] == [(m, p, 12) for m in METHODS for p in ("ss", "rp")]
+    assert [(s.method, s.protocol, s.n) for s in summaries] == [
+        (m, p, 12) for m in CONFIG.methods for p in ("ss", "rp")
+    ]
     expected = draw_instances(ToyEnv(), 12, 4)
     for summary in summaries:
         found = by_instance(rows(tmp_path, summary.method, summary.protocol))
@@ -187,6 +189,8 @@ def test_unknown_names_and_missing_weights_stop_before_anything_runs(tmp_path: P
 
     with pytest.raises(DataError, match="vhd train planner maze2d-large --horizon 256"):
         run_benchmark(replace(CONFIG, methods=("fh-h1",)), tmp_path, ToyEnv, without_weights, ToyController())
+    with pytest.raises(DataError, match="vhd train planner maze2d-large --recipe paper"):
+        run_benchmark(replace(CONFIG, methods=("vhd-paper",)), tmp_path, ToyEnv, without_weights, ToyController())
     assert not list(tmp_path.rglob("*.jsonl"))
 
 

@@ -112,6 +112,8 @@ def test_model_files_are_found_where_they_are(vhd_home):
     assert (
         find_model("maze2d-umaze", "planner", horizon=64) == run_folder("maze2d-umaze", "fh-64") / "model.safetensors"
     )
+    paper = run_folder("maze2d-umaze", "length-paper") / "model.safetensors"
+    assert find_model("maze2d-umaze", "length", recipe="paper") == paper
     trained.parent.mkdir(parents=True)
     trained.write_bytes(b"")
     assert find_model("maze2d-umaze", "planner") == trained

@@ -22,6 +22,8 @@ class Method:
     """Which of H1..H3 (0..2) the planner's training crops have; None: random lengths."""
     predicts: bool
     """Whether the Length Predictor sets each plan's length; otherwise it is the training horizon."""
+    recipe: str = "default"
+    """How its networks are trained."""
 
     def horizon(self, spec: EnvSpec) -> int | None:
         """Length of every plan, None where it is predicted."""
@@ -41,6 +43,8 @@ METHODS: dict[str, Method] = {
         Method("fh-h1", 0, predicts=False),
         Method("fh-h2", 1, predicts=False),
         Method("fh-h3", 2, predicts=False),
+        # Not a row of the table: VHD trained by the paper's and Diffuser's values alone.
+        Method("vhd-paper", None, predicts=True, recipe="paper"),
     )
 }
 
@@ -85,12 +89,13 @@ PlannerSource = Callable[[str, str], PlannerChoice]
 """(method, environment) -> planner. Raises `VhdError` (see `require_weights`) where there are no weights."""
 
 
-def require_weights(method: Method, spec: EnvSpec, kind: str, path: Path) -> Path:
-    """`path` if it is there; otherwise an error that says which command makes it."""
+def require_weights(method: Method, spec: EnvSpec, kind: str, path: Path) -> None:
+    """An error that says which command makes `path`, where it is not there."""
     if path.is_file():
-        return path
+        return
     horizon = method.training_horizon(spec)
     option = f" --horizon {horizon}" if kind == "planner" and horizon is not None else ""
+    option += f" --recipe {method.recipe}" if method.recipe != "default" else ""
     raise DataError(
         f"{spec.name}: method '{method.name}' needs the {kind} model {path}, which is not there. "
         f"Make it with `vhd train {kind} {spec.name}{option}`."

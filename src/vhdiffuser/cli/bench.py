@@ -42,7 +42,7 @@ class Bench:
     env: Positional[Name]
     """Environment: see `vhd envs`."""
     methods: tuple[str, ...] = ("vhd", "fh-lp", "fh-h1", "fh-h2", "fh-h3")
-    """Methods to run."""
+    """Methods to run; also vhd-paper: VHD with networks that were trained with `--recipe paper`."""
     protocols: tuple[str, ...] = ("ss", "rp")
     """ss (single-shot), rp (replan-on-deviation); peers': d4rl-fixed, d4rl-random (one plan, its end
     held), d4rl-fixed-rp, d4rl-random-rp (replanning), ogbench."""
@@ -150,10 +150,12 @@ class Bench:
 
         spec, method = get_spec(environment), get_method(method_name)
         horizon = method.training_horizon(spec)
-        path = require_weights(method, spec, "planner", find_model(environment, "planner", self.weights, horizon))
+        path = find_model(environment, "planner", self.weights, horizon, method.recipe)
+        require_weights(method, spec, "planner", path)
         models, predictor = {"planner": sha256(path)}, None
         if method.predicts:
-            length = require_weights(method, spec, "length", find_model(environment, "length", self.weights))
+            length = find_model(environment, "length", self.weights, recipe=method.recipe)
+            require_weights(method, spec, "length", length)
             models["length"] = sha256(length)
             predictor = LengthPredictor.load(length)
         planner = Planner.load(path, predictor, outside="ignore", lengths=(2, max(spec.T_max, *spec.horizons)))

@@ -23,6 +23,7 @@ METHOD_COLOURS = {
     "fh-h1": "#e3a008",
     "fh-h2": "#d9730d",
     "fh-h3": "#d64541",
+    "vhd-paper": "#8250df",
 }
 
 

@@ -17,8 +17,9 @@ METHOD_LABELS: dict[str, str] = {
     "fh-h1": "FH-H1",
     "fh-h2": "FH-H2",
     "fh-h3": "FH-H3",
+    "vhd-paper": "VHD, paper recipe",
 }
-"""Method -> the paper's row."""
+"""Method -> the paper's row; the last is ours alone."""
 
 PROTOCOL_LABELS: dict[str, str] = {"ss": "SS", "rp": "RP"}
 """Protocol -> the paper's abbreviation."""
