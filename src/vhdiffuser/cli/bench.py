@@ -203,13 +203,13 @@ def _geodesic(environment: str) -> Any:
 def print_summaries(summaries: list[Summary], candidates: int) -> None:
     """One line a cell."""
     out.print(f"candidates per plan: {candidates}")
-    out.print(f"{'method':8}{'protocol':12}{'n':>6}  {'SR %':>6} {'95 %':>14}  {'AES':>7} {'95 %':>16}  {'replans':>7}")
+    out.print(f"{'method':11}{'protocol':15}{'n':>6}  {'SR %':>6} {'95 %':>14}  {'AES':>7} {'95 %':>16}  {'replans':>7}")
     for item in summaries:
         low, high = (100 * value for value in item.success_rate_interval)
         few, many = item.average_executed_steps_interval
         score = "" if item.average_score is None else f"  score {item.average_score:.1f}"
         out.print(
-            f"{item.method:8}{item.protocol:12}{item.n:>6}  {100 * item.success_rate:6.1f} "
+            f"{item.method:11}{item.protocol:15}{item.n:>6}  {100 * item.success_rate:6.1f} "
             f"{f'{low:.1f}..{high:.1f}':>14}  {item.average_executed_steps:7.1f} {f'{few:.1f}..{many:.1f}':>16}  "
             f"{item.average_replans:7.2f}{score}"
         )
