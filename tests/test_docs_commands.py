@@ -168,6 +168,7 @@ def check_script(path: Path, options: list[str]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(argparse.ArgumentParser, "parse_args", parse_and_stop)
         patch.setattr(sys, "argv", [str(path), *options])
+        patch.syspath_prepend(str(path.parent))  # as Python does for a script
         with pytest.raises(Parsed):
             runpy.run_path(str(path), run_name="__main__")
 
