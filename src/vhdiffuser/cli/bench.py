@@ -203,7 +203,9 @@ def _geodesic(environment: str) -> Any:
 def print_summaries(summaries: list[Summary], candidates: int) -> None:
     """One line a cell."""
     out.print(f"candidates per plan: {candidates}")
-    out.print(f"{'method':11}{'protocol':15}{'n':>6}  {'SR %':>6} {'95 %':>14}  {'AES':>7} {'95 %':>16}  {'replans':>7}")
+    out.print(
+        f"{'method':11}{'protocol':15}{'n':>6}  {'SR %':>6} {'95 %':>14}  {'AES':>7} {'95 %':>16}  {'replans':>7}"
+    )
     for item in summaries:
         low, high = (100 * value for value in item.success_rate_interval)
         few, many = item.average_executed_steps_interval
