@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -63,10 +64,12 @@ class Common:
     def _train(self, name: str, loop: LoopConfig, make: Callable[[Dataset, Any], Task]) -> None:
         dataset = load_dataset(self.env)
         folder = run_folder(self.env, self.name or name)
-        if self.restart:
+        # Of the processes that torchrun or accelerate started together, one tidies up and speaks.
+        first = os.environ.get("RANK", "0") == "0"
+        if self.restart and first:
             shutil.rmtree(folder, ignore_errors=True)
         last: dict[str, Any] = {}
-        with progress_bar(f"training {self.env} {folder.name}", "updates", self.quiet) as progress:
+        with progress_bar(f"training {self.env} {folder.name}", "updates", self.quiet or not first) as progress:
 
             def report(status: Status) -> None:
                 last.update(status.metrics, update=status.update, minutes=round(status.seconds / 60, 2))
@@ -75,6 +78,8 @@ class Common:
                 progress(status.update, status.updates, note=note)
 
             path = train(lambda device: make(dataset, device), loop, folder, report, self._begin_with())
+        if not first:
+            return
         if self.json:
             print_json({"model": str(path), **last})
         else:

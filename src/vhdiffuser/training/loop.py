@@ -6,6 +6,7 @@ run that was killed and resumed makes the same updates as one that was not, on a
 
 from __future__ import annotations
 
+import atexit
 import json
 import signal
 import time
@@ -100,6 +101,8 @@ def train(
         mixed_precision="bf16" if pick_precision(config.precision, device) == "bf16" else "no",
         cpu=device.type == "cpu",
     )
+    if accelerator.num_processes > 1:  # a process that ends without it may abort, or hang the others
+        atexit.register(accelerator.state.destroy_process_group)
     task = make_task(accelerator.device)
     with torch.random.fork_rng():
         torch.manual_seed(config.seed)
@@ -115,6 +118,14 @@ def train(
     generator = torch.Generator(accelerator.device)
     log = _Log(folder, first) if accelerator.is_main_process else None
 
+    def agreed(seconds: float, stop: list[int]) -> tuple[float, int]:
+        """The first process's clock and anyone's signal (0: none): all must learn at one rate and end at one update."""
+        signalled = stop[0] if stop else 0
+        if accelerator.num_processes == 1:
+            return seconds, signalled
+        told = accelerator.gather(torch.tensor([[seconds, signalled]], device=accelerator.device))  # (processes, 2)
+        return float(told[0, 0]), int(told[:, 1].max())
+
     def checkpoint(update: int, seconds: float) -> None:
         if accelerator.is_main_process:
             save_checkpoint(folder, task, config, network, ema, optimizer.state_dict(), update, seconds)
@@ -124,7 +135,15 @@ def train(
     network.train()
     with _stop_signals() as stop:
         while update < config.updates:
-            seconds = seconds_before + time.monotonic() - began
+            seconds, signalled = agreed(seconds_before + time.monotonic() - began, stop)
+            if signalled:
+                checkpoint(update, seconds)
+                accelerator.wait_for_everyone()
+                raise Interrupted(
+                    signalled,
+                    f"stopped at update {update}; the checkpoint in {folder} is written. "
+                    "Run the same command to go on.",
+                )
             progress = update / config.updates
             if config.minutes is not None:
                 progress = max(progress, seconds / (60 * config.minutes))
@@ -157,15 +176,9 @@ def train(
                 if log is not None:
                     log.write(status, optimizer.param_groups[0]["lr"])
                     report(status)
-            if stop or time.monotonic() - last_checkpoint > 60 * config.checkpoint_minutes:
+            if time.monotonic() - last_checkpoint > 60 * config.checkpoint_minutes:
                 checkpoint(update, seconds_before + time.monotonic() - began)
                 last_checkpoint = time.monotonic()
-                if stop:
-                    raise Interrupted(
-                        stop[0],
-                        f"stopped at update {update}; the checkpoint in {folder} is written. "
-                        "Run the same command to go on.",
-                    )
     trained = update > first
     seconds = seconds_before + (time.monotonic() - began if trained else 0.0)
     if trained or not first:
