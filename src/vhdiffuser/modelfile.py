@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -13,7 +14,8 @@ from vhdiffuser.files import atomic_path
 if TYPE_CHECKING:
     import torch
 
-FORMAT = 1
+FORMAT = 2
+"""2: with a digest of header and tensors."""
 
 
 @dataclass(frozen=True)
@@ -37,12 +39,64 @@ class ModelHeader:
 
 
 def save_model(path: Path, tensors: dict[str, torch.Tensor], header: ModelHeader) -> None:
-    """Write a model atomically."""
+    """Write a model atomically, with the digest by which it is checked when it is read."""
+    save_tensors(path, tensors, {"format": FORMAT, **asdict(header)})
+
+
+def save_tensors(path: Path, tensors: dict[str, torch.Tensor], header: dict[str, Any]) -> None:
+    """Write finite tensors and a JSON header atomically, with a digest of both."""
     from safetensors.torch import save_file
 
-    text = json.dumps({"format": FORMAT, **asdict(header)})
+    tensors = {key: value.detach().contiguous() for key, value in tensors.items()}
+    if key := not_finite(tensors):
+        raise DataError(f"{path}: not written, because tensor '{key}' holds NaN or infinity.")
+    text = json.dumps(header)
     with atomic_path(path) as temporary:
-        save_file({k: v.detach().contiguous() for k, v in tensors.items()}, temporary, metadata={"vhdiffuser": text})
+        save_file(tensors, temporary, metadata={"vhdiffuser": text, "sha256": digest(tensors, text)})
+
+
+def read_tensors(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    """Tensors and header of a file of ours, checked against their digest; `DataError` says what is wrong with it."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, "pt") as file:
+            facts = file.metadata() or {}
+            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError, UnicodeDecodeError, ValueError) as error:
+        raise DataError(f"{path}: damaged or not a safetensors file ({error}).") from error
+    text = facts.get("vhdiffuser")
+    if text is None:
+        raise DataError(f"{path}: a safetensors file, but not one of ours (its header has no 'vhdiffuser').")
+    try:
+        header = json.loads(text)
+        stated = facts.get("sha256")
+        # The first release wrote no digest: its files are read as they are.
+        if stated is None and header["format"] > 1:
+            raise ValueError("it states no digest")
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{path}: damaged ({error}).") from error
+    if stated is not None and stated != digest(tensors, text):
+        raise DataError(f"{path}: damaged: its numbers do not match the digest it was written with.")
+    if key := not_finite(tensors):
+        raise DataError(f"{path}: damaged: tensor '{key}' holds NaN or infinity.")
+    return tensors, header
+
+
+def digest(tensors: dict[str, torch.Tensor], header: str) -> str:
+    """SHA-256 over the header's text and every tensor's name, type, shape and bytes."""
+    import torch
+
+    sha = hashlib.sha256(header.encode())
+    for key, value in sorted(tensors.items()):
+        sha.update(f"{key} {value.dtype} {tuple(value.shape)}".encode())
+        sha.update(value.cpu().reshape(-1).view(torch.uint8).numpy().data)
+    return sha.hexdigest()
+
+
+def not_finite(tensors: dict[str, torch.Tensor]) -> str | None:
+    """Name of the first tensor that holds NaN or infinity, if one does."""
+    return next((k for k, v in tensors.items() if v.is_floating_point() and not v.isfinite().all()), None)
 
 
 def half_precision(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -59,20 +113,14 @@ def half_precision(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 def load_model(path: Path, kind: str) -> tuple[dict[str, torch.Tensor], ModelHeader]:
     """Read a model of that kind; half-precision tensors come back as float32."""
     import torch
-    from safetensors import SafetensorError, safe_open
 
     if not path.is_file():
         raise DataError(f"{path}: no such model file. Train it with `vhd train {kind}`, or check the path.")
     try:
-        with safe_open(path, "pt") as file:
-            text = (file.metadata() or {}).get("vhdiffuser")
-            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError) as error:
-        raise DataError(f"{path}: damaged or not a safetensors file ({error}). Train or download it again.") from error
-    if text is None:
-        raise DataError(f"{path}: a safetensors file, but not one of ours (its header has no 'vhdiffuser').")
-    content = json.loads(text)
-    if content.pop("format") != FORMAT:
+        tensors, content = read_tensors(path)
+    except DataError as error:
+        raise DataError(f"{error} Train or download it again.") from error
+    if content.pop("format") not in (1, FORMAT):
         raise DataError(f"{path}: written by another version of vhdiffuser; train it again or change versions.")
     header = ModelHeader(**content)
     if header.kind != kind:

@@ -7,14 +7,14 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
-from vhdiffuser.files import home
+from vhdiffuser.files import checked_name, home
 
 Source = Literal["auto", "trained", "shipped"]
 
 
 def run_folder(environment: str, name: str) -> Path:
     """`runs/ENV/NAME` in the cache folder: checkpoint, logs and, when done, `model.safetensors`."""
-    return home() / "runs" / environment / name
+    return home() / "runs" / checked_name("dataset", environment) / checked_name("run", name)
 
 
 def run_name(kind: str, recipe: str = "default", horizon: int | None = None) -> str:

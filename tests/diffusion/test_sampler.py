@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -144,6 +145,46 @@ def test_ddpm_is_the_paper_s_posterior_step() -> None:
         tau = mean
     ours, _ = sample(Small(), process, known, mask, generators([4]), "ddpm", 16)
     torch.testing.assert_close(ours, tau, atol=1e-4, rtol=1e-3)
+
+
+def by_diffusers(sampler: str, network: nn.Module, process: Process, steps: int) -> torch.Tensor:
+    """The same reverse process by the schedulers of `diffusers`, on a schedule that *is* the levels visited."""
+    diffusers = pytest.importorskip("diffusers", reason="the reference schedulers need diffusers (extra dev)")
+    levels = reverse_levels(process, steps)
+    alpha_bar = process.alpha_bar.double().numpy()[levels[::-1]]  # cleanest first
+    betas = 1 - alpha_bar / np.concatenate([[1.0], alpha_bar[:-1]])
+    settings = {"num_train_timesteps": steps, "trained_betas": betas, "prediction_type": "sample"}
+    if sampler == "ddpm":
+        scheduler = diffusers.DDPMScheduler(**settings, clip_sample=False)
+    elif sampler == "ddim":
+        scheduler = diffusers.DDIMScheduler(**settings, clip_sample=False, timestep_spacing="trailing")
+    else:
+        scheduler = diffusers.DPMSolverMultistepScheduler(
+            **settings, algorithm_type="dpmsolver++", final_sigmas_type="zero", timestep_spacing="trailing"
+        )
+    if sampler != "ddpm":
+        scheduler.set_timesteps(steps)
+    draws = generators(range(3))
+    tau = torch.stack([torch.randn(5, 2, generator=generator) for generator in draws])
+    for number, level in enumerate(levels):
+        i = torch.full((3,), level)
+        tau0 = process.clean(network(tau, i), i, tau).clamp(-1, 1)
+        tau = scheduler.step(tau0, steps - 1 - number, tau, generator=draws, return_dict=False)[0]
+    return tau
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+@pytest.mark.parametrize("steps", [1, 2, 5, 20, 64])
+def test_samplers_agree_with_diffusers(sampler: str, steps: int) -> None:
+    process = Process(64, "v_prediction")
+
+    class Wavy(nn.Module):
+        def forward(self, tau: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+            return torch.sin(3 * tau) + 0.01 * i[:, None, None]
+
+    known, mask = nothing_known(3, 5, 2)
+    ours, _ = sample(Wavy(), process, known, mask, generators(range(3)), sampler, steps)
+    torch.testing.assert_close(ours, by_diffusers(sampler, Wavy(), process, steps), atol=2e-5, rtol=0)
 
 
 def test_bad_sampler_and_bad_steps_are_refused() -> None:

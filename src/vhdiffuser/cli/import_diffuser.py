@@ -9,6 +9,7 @@ from typing import Literal
 import tyro
 
 from vhdiffuser.cli.console import out, print_json
+from vhdiffuser.files import atomic_path
 from vhdiffuser.models import run_folder, run_name
 
 
@@ -62,8 +63,8 @@ class ImportDiffuser:
             )
             name = run_name("planner", horizon=header.config["horizon"])
             path = self.out or run_folder(self.env, name) / "model.safetensors"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(draft.read_bytes())
+            with atomic_path(path) as temporary:
+                temporary.write_bytes(draft.read_bytes())
         if self.json:
             print_json({"model": str(path), "updates": header.updates, "config": header.config})
         else:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -34,12 +33,17 @@ PLANNER_LOOP = LoopConfig(updates=8_000, optimizer="muon", learning_rate=1e-3)
 PAPER_LOOP: dict[str, Any] = {
     "optimizer": "adamw",
     "learning_rate": 2e-4,
-    "ema": 0.995,
     "weight_decay": 0.0,
     "final_rate": 1.0,
     "warmup": 1,
+    "accumulate": 2,
+    "clip": float("inf"),
+    "ema": 0.995,
+    "ema_every": 10,
+    "ema_from": 2000,
 }
-"""Diffuser's training, where the paper is silent: Adam at a constant rate, an average of shorter memory."""
+"""Diffuser's training, where the paper is silent: Adam (no decay) at a constant rate, two batches an update, gradients
+as they are, and an average of every tenth update's weights from update 2,000 on."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +59,7 @@ class Common:
     begin_with: str | None = None
     """Fine-tune: begin with the weights of this run of the environment, or of this model file."""
     restart: bool = False
-    """Forget a run of this name and train from the beginning."""
+    """Train a run of this name from the beginning; the old one stays until the new one has its first checkpoint."""
     quiet: bool = False
     """No progress bar."""
     json: bool = False
@@ -64,10 +68,8 @@ class Common:
     def _train(self, name: str, loop: LoopConfig, make: Callable[[Dataset, Any], Task]) -> None:
         dataset = load_dataset(self.env)
         folder = run_folder(self.env, self.name or name)
-        # Of the processes that torchrun or accelerate started together, one tidies up and speaks.
+        # Of the processes that torchrun or accelerate started together, one speaks.
         first = os.environ.get("RANK", "0") == "0"
-        if self.restart and first:
-            shutil.rmtree(folder, ignore_errors=True)
         last: dict[str, Any] = {}
         with progress_bar(f"training {self.env} {folder.name}", "updates", self.quiet or not first) as progress:
 
@@ -77,7 +79,7 @@ class Common:
                 note = f"loss {status.metrics['loss']:.4f}, {status.seconds_left / 60:.1f} min to go"
                 progress(status.update, status.updates, note=note)
 
-            path = train(lambda device: make(dataset, device), loop, folder, report, self._begin_with())
+            path = train(lambda device: make(dataset, device), loop, folder, report, self._begin_with(), self.restart)
         if not first:
             return
         if self.json:
@@ -88,8 +90,8 @@ class Common:
     def _begin_with(self) -> Path | None:
         if self.begin_with is None:
             return None
-        run = run_folder(self.env, self.begin_with) / "model.safetensors"
-        return run if run.is_file() else Path(self.begin_with)
+        path = Path(self.begin_with)
+        return path if path.is_file() else run_folder(self.env, self.begin_with) / "model.safetensors"
 
 
 @dataclass(frozen=True)

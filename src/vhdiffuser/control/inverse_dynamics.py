@@ -16,6 +16,7 @@ from vhdiffuser.data.normalizer import Normalizer
 from vhdiffuser.errors import DataError, VhdError
 from vhdiffuser.files import sha256
 from vhdiffuser.modelfile import load_model
+from vhdiffuser.threads import torch_threads
 from vhdiffuser.types import EnvSpec, FloatArray, IntArray, Plan
 
 _BLOCK = 64
@@ -180,7 +181,7 @@ class InverseDynamicsController(Controller):
         padding = -rows % _BLOCK
         body = np.pad(body, ((0, padding), (0, 0)))
         relative = np.pad(relative, ((0, padding), (0, 0), (0, 0)))
-        with torch.inference_mode():
+        with torch.inference_mode(), torch_threads(1):
             actions = [
                 self.network(
                     torch.as_tensor(body[begin : begin + _BLOCK], device=self._device),

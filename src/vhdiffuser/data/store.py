@@ -15,7 +15,7 @@ from safetensors.numpy import save_file
 from vhdiffuser.data.normalizer import Normalizer
 from vhdiffuser.envs.registry import SPECS
 from vhdiffuser.errors import DataError, UnknownNameError
-from vhdiffuser.files import atomic_path, home, require_space
+from vhdiffuser.files import atomic_path, checked_name, home, require_space
 from vhdiffuser.types import EnvSpec, Episodes
 
 
@@ -49,7 +49,7 @@ class Dataset:
 
 def dataset_path(name: str) -> Path:
     """Where the dataset of that name is kept."""
-    return home() / "data" / name / "data.safetensors"
+    return home() / "data" / checked_name("dataset", name) / "data.safetensors"
 
 
 def known_names() -> list[str]:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from math import expm1, log, log1p, sqrt
 
-import numpy as np
 import torch
 from torch import nn
 
-from vhdiffuser.diffusion.config import SAMPLERS
 from vhdiffuser.diffusion.process import Process, clamp
 from vhdiffuser.errors import UnknownNameError, VhdError
 
@@ -46,34 +44,47 @@ def reverse_levels(process: Process, steps: int) -> list[int]:
     return [max(round(top * (left / (steps - 1)) ** SPACING), left) for left in range(steps - 1, -1, -1)]
 
 
-def make_scheduler(process: Process, levels: list[int], sampler: str) -> Any:
-    """A `diffusers` scheduler whose whole schedule *is* `levels`, so that its step n goes between neighbours.
+Draw = Callable[[], torch.Tensor]
+"""Fresh standard normal noise of tau's shape."""
 
-    diffusers' own few-step spacings do not all end at tau^0 (DDIM's previous step is t - N // steps, which
-    misses the grid unless steps divides N). The schedule of the visited levels alone has no such gap.
-    It is told tau^0: prediction types and clipping are then the same for all of them.
+
+def ddpm_step(
+    tau: torch.Tensor, tau0: torch.Tensor, older: torch.Tensor, a: list[float], n: int, draw: Draw
+) -> torch.Tensor:
+    """tau^{i-1} ~ p(tau^{i-1} | tau^i), eqs. (6) and (7): the Gaussian posterior of the forward process given tau^0."""
+    alpha = a[n] / a[n + 1]
+    mean = (sqrt(a[n + 1]) * (1 - alpha) * tau0 + sqrt(alpha) * (1 - a[n + 1]) * tau) / (1 - a[n])
+    if n + 2 == len(a):  # the last step ends at its mean
+        return mean
+    return mean + sqrt((1 - alpha) * (1 - a[n + 1]) / (1 - a[n])) * draw()
+
+
+def ddim_step(
+    tau: torch.Tensor, tau0: torch.Tensor, older: torch.Tensor, a: list[float], n: int, draw: Draw
+) -> torch.Tensor:
+    """The same marginals without noise (Song et al. 2021): tau^0 and the noise that tau implies, mixed anew."""
+    epsilon = (tau - sqrt(a[n]) * tau0) / sqrt(1 - a[n])
+    return sqrt(a[n + 1]) * tau0 + sqrt(1 - a[n + 1]) * epsilon
+
+
+def dpmpp_step(
+    tau: torch.Tensor, tau0: torch.Tensor, older: torch.Tensor, a: list[float], n: int, draw: Draw
+) -> torch.Tensor:
+    """DPM-Solver++(2M) (Lu et al. 2022): tau^0 extrapolated from the last two looks, over half-log-SNR lambda.
+
+    The first step has one look only; the last ends at tau^0 itself.
     """
-    if sampler not in SAMPLERS:
-        raise UnknownNameError("sampler", sampler, list(SAMPLERS))
-    alpha_bar = process.alpha_bar.double().cpu().numpy()[levels[::-1]]  # cleanest first
-    betas = 1 - alpha_bar / np.concatenate([[1.0], alpha_bar[:-1]])
-    settings = {"num_train_timesteps": len(levels), "trained_betas": betas, "prediction_type": "sample"}
-    if sampler == "ddpm":
-        from diffusers.schedulers.scheduling_ddpm import DDPMScheduler
+    if n + 2 == len(a):
+        return tau0
+    lam = [0.5 * (log(value) - log1p(-value)) for value in a[:-1]]
+    h = lam[n + 1] - lam[n]
+    if n > 0:
+        tau0 = tau0 + 0.5 * h / (lam[n] - lam[n - 1]) * (tau0 - older)
+    return sqrt((1 - a[n + 1]) / (1 - a[n])) * tau - sqrt(a[n + 1]) * expm1(-h) * tau0
 
-        return DDPMScheduler(**settings, clip_sample=False)
-    if sampler == "ddim":
-        from diffusers.schedulers.scheduling_ddim import DDIMScheduler
 
-        scheduler = DDIMScheduler(**settings, clip_sample=False, timestep_spacing="trailing")
-    else:
-        from diffusers.schedulers.scheduling_dpmsolver_multistep import DPMSolverMultistepScheduler
-
-        scheduler = DPMSolverMultistepScheduler(
-            **settings, algorithm_type="dpmsolver++", final_sigmas_type="zero", timestep_spacing="trailing"
-        )
-    scheduler.set_timesteps(len(levels))
-    return scheduler
+STEPS = {"ddpm": ddpm_step, "ddim": ddim_step, "dpm++": dpmpp_step}
+"""(tau, tau0, the tau0 of the step before, alpha_bar of all levels with 1 at the end, step, noise) -> next tau."""
 
 
 def sample(
@@ -89,24 +100,30 @@ def sample(
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
     """Algorithm 2, lines 2 to 6, for B plans, normalised: tau^0 (B, K, d).
 
-    known (B, K, d) holds the start and the goal where mask (B or 1, K, d) is true. Every plan draws its noise
-    from its own generator (on the CPU, whatever the device), so a plan does not depend on its company.
+    known (B, K, d) holds the start and the goal where mask (B or 1, K, d) is true. Every plan draws its noise from its
+    own generator (on the CPU, whatever the device), so plans are independent of the batch they are computed in.
     Plans of fewer than K knots say at which index theirs end: last (B,). They may share a batch as long as
     the U-Net would pad them to the same length; what lies beyond is what it would pad with.
     With `keep`, also tau at all steps: (B, steps + 1, K, d).
     """
     B, K, d = known.shape
     levels = reverse_levels(process, steps)
-    scheduler = make_scheduler(process, levels, sampler)
-    noise = torch.stack([torch.randn(K, d, generator=generator) for generator in generators])
-    tau = continued(clamp(noise.to(known.device), known, mask), last)  # line 2
-    kept = [tau]
+    if sampler not in STEPS:
+        raise UnknownNameError("sampler", sampler, list(STEPS))
+    posterior_step = STEPS[sampler]
+    a = [*process.alpha_bar.double().cpu()[levels].tolist(), 1.0]  # alpha_bar of the levels visited, then of tau^0
+
+    def draw() -> torch.Tensor:
+        return torch.stack([torch.randn(K, d, generator=generator) for generator in generators]).to(known.device)
+
+    tau = continued(clamp(draw(), known, mask), last)  # line 2
+    older, kept = tau, [tau]
     for number, level in enumerate(levels):  # line 3
         i = torch.full((B,), level, device=known.device)
         predicted = network(tau, i).float()  # line 4, left
         tau0 = process.clean(predicted, i, tau).clamp(-1, 1)  # clipped to the data's limits, as in Diffuser
-        tau = posterior_step(scheduler, tau0, len(levels) - 1 - number, tau, generators)  # line 4, right
-        tau = continued(clamp(tau, known, mask), last)  # line 5
+        tau = posterior_step(tau, tau0, older, a, number, draw)  # line 4, right
+        tau, older = continued(clamp(tau, known, mask), last), tau0  # line 5
         if keep:
             kept.append(tau)
     return tau, torch.stack(kept, dim=1) if keep else None
@@ -118,10 +135,3 @@ def continued(tau: torch.Tensor, last: torch.Tensor | None) -> torch.Tensor:
         return tau
     index = torch.minimum(torch.arange(tau.shape[1], device=tau.device), last[:, None])  # (B, K)
     return tau.gather(1, index[:, :, None].expand_as(tau))
-
-
-def posterior_step(
-    scheduler: Any, tau0: torch.Tensor, step: int, tau: torch.Tensor, generators: Sequence[torch.Generator]
-) -> torch.Tensor:
-    """tau^{i-1} ~ p(tau^{i-1} | tau^i), eqs. (6) and (7), or the sampler's deterministic step in its place."""
-    return scheduler.step(tau0, step, tau, generator=list(generators), return_dict=False)[0]

@@ -23,6 +23,7 @@ from vhdiffuser.errors import VhdError
 from vhdiffuser.length.config import LengthConfig, goal_dims
 from vhdiffuser.length.network import FourierEncoder, LengthNetwork, MakeEncoder
 from vhdiffuser.modelfile import load_model
+from vhdiffuser.threads import batches_in_parallel
 from vhdiffuser.types import EnvSpec, FloatArray, IntArray
 
 _FAR_OUTSIDE = 1.2
@@ -105,12 +106,13 @@ class LengthPredictor:
             ) from error
         flat_s = torch.from_numpy(np.broadcast_to(s, (*shape, s.shape[-1])).reshape(-1, s.shape[-1]).copy())
         flat_g = torch.from_numpy(np.broadcast_to(g, (*shape, g.shape[-1])).reshape(-1, g.shape[-1]).copy())
-        with torch.inference_mode():
-            parts = [
-                self.network(s_part.to(self._device), g_part.to(self._device)).cpu()
-                for s_part, g_part in zip(flat_s.split(_CHUNK), flat_g.split(_CHUNK), strict=True)
-            ]
-            f = torch.cat(parts).clamp(max=1.0)
+
+        @torch.inference_mode()
+        def answer(part: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
+            return self.network(part[0].to(self._device), part[1].to(self._device)).cpu()
+
+        parts = list(zip(flat_s.split(_CHUNK), flat_g.split(_CHUNK), strict=True))
+        f = torch.cat(batches_in_parallel(answer, parts)).clamp(max=1.0)
         return (f * self.spec.T_max).numpy().reshape(*shape, f.shape[-1])
 
     def _checked(self, name: str, values: FloatArray, sizes: tuple[int, ...], dims: tuple[int, ...]) -> FloatArray:

@@ -8,21 +8,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import nn
 
 from vhdiffuser.errors import DataError
-from vhdiffuser.files import atomic_path
+from vhdiffuser.modelfile import FORMAT, read_tensors, save_tensors
 from vhdiffuser.training.task import Task
 
 if TYPE_CHECKING:
     from vhdiffuser.training.loop import LoopConfig
 
-FORMAT = 1
 NAME = "checkpoint.safetensors"
 # These may differ between the sessions of one run; everything else must be the same.
-FREE = ("updates", "minutes", "device", "threads", "checkpoint_minutes", "log_every")
+FREE = (
+    "updates",
+    "minutes",
+    "learning_rate",
+    "clip",
+    "precision",
+    "device",
+    "threads",
+    "checkpoint_minutes",
+    "log_every",
+)
 # How to plan with a network, not how to train it.
 PLANNING = ("sampler", "steps", "smoothing", "stretch", "gamma")
 
@@ -49,12 +56,7 @@ def save_checkpoint(
         "update": update,
         "seconds": seconds,
     }
-    with atomic_path(folder / NAME) as temporary:
-        save_file(
-            {key: value.detach().contiguous() for key, value in tensors.items()},
-            temporary,
-            metadata={"vhdiffuser": json.dumps(header)},
-        )
+    save_tensors(folder / NAME, tensors, header)
 
 
 def load_checkpoint(
@@ -64,17 +66,13 @@ def load_checkpoint(
     path = folder / NAME
     if not path.exists():
         return 0, 0.0
+    mend = "Delete it, or pass --restart, to train from the beginning."
     try:
-        with safe_open(path, "pt") as file:
-            header = json.loads((file.metadata() or {})["vhdiffuser"])
-            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-        if header["format"] != FORMAT or "identity" not in header:
-            raise KeyError("identity")
-    except (SafetensorError, OSError, KeyError, ValueError) as error:
-        raise DataError(
-            f"{path}: damaged, or not a checkpoint of this version ({error}). "
-            "Delete it, or pass --restart, to train from the beginning."
-        ) from error
+        tensors, header = read_tensors(path)
+    except DataError as error:
+        raise DataError(f"{error} {mend}") from error
+    if header["format"] not in (1, FORMAT) or "identity" not in header:
+        raise DataError(f"{path}: not a checkpoint of this version. {mend}")
     ours = _identity(task, config)
     differing = [
         f"{part}.{key} was {json.dumps(header['identity'].get(part, {}).get(key))}, now {json.dumps(value)}"
@@ -96,6 +94,14 @@ def load_checkpoint(
     optimizer.load_state_dict({**optimizer.state_dict(), "state": slots})
     task.load_state(header["task"])
     return header["update"], header["seconds"]
+
+
+def saved_update(folder: Path) -> int | None:
+    """Updates that the folder's checkpoint has behind it; none where there is no whole one."""
+    try:
+        return read_tensors(folder / NAME)[1]["update"]
+    except (DataError, KeyError):
+        return None
 
 
 def _part(tensors: dict[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:

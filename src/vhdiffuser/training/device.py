@@ -1,10 +1,18 @@
-"""Where to compute and how precisely, when the user does not say."""
+"""Where to compute and how precisely, when the user does not say; and the network that computes so."""
 
 from __future__ import annotations
 
-import torch
+import os
+from typing import Any
 
-from vhdiffuser.errors import VhdError
+import torch
+from torch import nn
+
+from vhdiffuser.errors import UnknownNameError, VhdError
+
+PRECISIONS = ("auto", "fp32", "bf16")
+PRECISION_VARIABLE = "VHD_PRECISION"
+"""Environment variable that says what `auto` means, whatever the hardware: `fp32` or `bf16`."""
 
 
 def pick_device(name: str) -> torch.device:
@@ -21,7 +29,11 @@ def pick_device(name: str) -> torch.device:
 
 
 def pick_precision(name: str, device: torch.device) -> str:
-    """`auto`: bf16 where the hardware multiplies in it, else fp32."""
+    """`fp32` or `bf16`. `auto` is what `VHD_PRECISION` says, else bf16 where the hardware multiplies in it."""
+    if name == "auto":
+        name = os.environ.get(PRECISION_VARIABLE) or "auto"
+    if name not in PRECISIONS:
+        raise UnknownNameError("precision", name, list(PRECISIONS))
     if name != "auto":
         return name
     if device.type == "cuda":
@@ -30,3 +42,18 @@ def pick_precision(name: str, device: torch.device) -> str:
         native = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
         return "bf16" if native else "fp32"
     return "fp32"
+
+
+class InPrecision(nn.Module):
+    """A network that computes in fp32 or bf16 and always answers in fp32. Its weights stay fp32."""
+
+    def __init__(self, network: nn.Module, precision: str, device: torch.device) -> None:
+        super().__init__()
+        self.network = network
+        self._bf16, self._device = precision == "bf16", device.type
+
+    def forward(self, *inputs: Any) -> torch.Tensor:
+        """The network's answer, as float32."""
+        with torch.autocast(self._device, torch.bfloat16, enabled=self._bf16):
+            answer = self.network(*inputs)
+        return answer.float()

@@ -6,8 +6,8 @@ run that was killed and resumed makes the same updates as one that was not, on a
 
 from __future__ import annotations
 
-import atexit
 import json
+import math
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -21,11 +21,13 @@ import torch
 from torch import nn
 
 from vhdiffuser.errors import DataError, Interrupted, VhdError
-from vhdiffuser.files import sha256
-from vhdiffuser.modelfile import ModelHeader, load_model, save_model
-from vhdiffuser.training.checkpoint import load_checkpoint, save_checkpoint
-from vhdiffuser.training.device import pick_device, pick_precision
+from vhdiffuser.files import atomic_path, sha256
+from vhdiffuser.modelfile import ModelHeader, load_model, not_finite, save_model
+from vhdiffuser.threads import torch_threads
+from vhdiffuser.training.checkpoint import load_checkpoint, save_checkpoint, saved_update
+from vhdiffuser.training.device import InPrecision, pick_device, pick_precision
 from vhdiffuser.training.muon import Muon
+from vhdiffuser.training.processes import Processes
 from vhdiffuser.training.task import Task
 
 Precision = Literal["auto", "fp32", "bf16"]
@@ -49,12 +51,18 @@ class LoopConfig:
     """Share of the peak learning rate at the end of the cosine decay."""
     weight_decay: float = 1e-4
     """Weight decay, apart from the gradient."""
+    accumulate: int = 1
+    """Mini-batches whose gradients make one update."""
     clip: float = 1.0
-    """Largest gradient norm."""
+    """Largest gradient norm; infinity for no clipping."""
     ema: float = 0.999
-    """Decay of the weights' exponential moving average, which is what is saved and used."""
+    """Decay of the weights' exponential moving average (EMA), which is what is saved and used."""
+    ema_every: int = 1
+    """Updates between two steps of the EMA."""
+    ema_from: int = 0
+    """Update at which averaging begins; before it the EMA is the network itself."""
     precision: Precision = "auto"
-    """`auto` takes bf16 where the device computes in it, fp32 elsewhere."""
+    """`auto` takes bf16 where the device computes in it, fp32 elsewhere; the variable VHD_PRECISION overrides that."""
     device: str = "auto"
     """`auto`, or a torch device such as `cpu` or `cuda`."""
     threads: int | None = None
@@ -65,6 +73,32 @@ class LoopConfig:
     """Minutes between two checkpoints."""
     log_every: int = 50
     """Updates between two lines of the log."""
+
+    def __post_init__(self) -> None:
+        limits = {
+            "updates": (1, math.inf),
+            "learning_rate": (0, math.inf),
+            "warmup": (0, math.inf),
+            "final_rate": (0, 1),
+            "weight_decay": (0, math.inf),
+            "accumulate": (1, math.inf),
+            "ema": (0, 1),
+            "ema_every": (1, math.inf),
+            "ema_from": (0, math.inf),
+            "checkpoint_minutes": (0, math.inf),
+            "log_every": (1, math.inf),
+            "seed": (0, math.inf),
+        }
+        for name, (low, high) in limits.items():
+            value = getattr(self, name)
+            if not (math.isfinite(value) and low <= value <= high):
+                allowed = f"{low} or more" if high == math.inf else f"{low} to {high}"
+                raise VhdError(f"{name} must be a number of {allowed}, got {value}.")
+        if not self.clip > 0:
+            raise VhdError(f"clip must be above 0 (inf: no clipping), got {self.clip}.")
+        for name in ("minutes", "threads"):
+            if (value := getattr(self, name)) is not None and not 0 < value < math.inf:
+                raise VhdError(f"{name} must be above 0, got {value}.")
 
 
 @dataclass(frozen=True)
@@ -85,120 +119,177 @@ def train(
     folder: Path,
     report: Callable[[Status], None],
     begin_with: Path | None = None,
+    restart: bool = False,
 ) -> Path:
     """Train in `folder`, going on from its checkpoint if there is one; returns the model file's path.
 
-    A fresh run begins with random weights, or with those of the model file `begin_with` (fine-tuning).
+    A fresh run begins with random weights, or with those of the model file `begin_with` (fine-tuning). With `restart`
+    the run in `folder` is trained anew; what is there stays until the new run has its first checkpoint.
     Ctrl-C and SIGTERM raise `Interrupted` once the checkpoint is written. A run that is finished already is
     left as it is, to the byte.
     """
-    from accelerate import Accelerator
-
-    if config.threads is not None:
-        torch.set_num_threads(config.threads)
-    device = pick_device(config.device)
-    accelerator = Accelerator(
-        mixed_precision="bf16" if pick_precision(config.precision, device) == "bf16" else "no",
-        cpu=device.type == "cpu",
-    )
-    if accelerator.num_processes > 1:  # a process that ends without it may abort, or hang the others
-        atexit.register(accelerator.state.destroy_process_group)
-    task = make_task(accelerator.device)
-    with torch.random.fork_rng():
-        torch.manual_seed(config.seed)
-        network = task.make_network().to(accelerator.device)
-        ema = task.make_network().to(accelerator.device)
-    if begin_with is not None:
-        _load_weights(network, begin_with, task.header().kind)
-    ema.load_state_dict(network.state_dict())
-    ema.requires_grad_(False)
-    optimizer = make_optimizer(config, network)
-    first, seconds_before = load_checkpoint(folder, task, config, network, ema, optimizer)
-    wrapped, optimizer = accelerator.prepare(network, optimizer)
-    generator = torch.Generator(accelerator.device)
-    log = _Log(folder, first) if accelerator.is_main_process else None
-
-    def agreed(seconds: float, stop: list[int]) -> tuple[float, int]:
-        """The first process's clock and anyone's signal (0: none): all must learn at one rate and end at one update."""
-        signalled = stop[0] if stop else 0
-        if accelerator.num_processes == 1:
-            return seconds, signalled
-        told = accelerator.gather(torch.tensor([[seconds, signalled]], device=accelerator.device))  # (processes, 2)
-        return float(told[0, 0]), int(told[:, 1].max())
-
-    def checkpoint(update: int, seconds: float) -> None:
-        if accelerator.is_main_process:
-            save_checkpoint(folder, task, config, network, ema, optimizer.state_dict(), update, seconds)
-
-    began = last_checkpoint = time.monotonic()
-    update, metrics = first, {"loss": float("nan")}
-    network.train()
-    with _stop_signals() as stop:
-        while update < config.updates:
-            seconds, signalled = agreed(seconds_before + time.monotonic() - began, stop)
-            if signalled:
-                checkpoint(update, seconds)
-                accelerator.wait_for_everyone()
-                raise Interrupted(
-                    signalled,
-                    f"stopped at update {update}; the checkpoint in {folder} is written. "
-                    "Run the same command to go on.",
-                )
-            progress = update / config.updates
-            if config.minutes is not None:
-                progress = max(progress, seconds / (60 * config.minutes))
+    with torch_threads(config.threads):
+        run = _Run(make_task, config, folder, report, begin_with, restart)
+        with _stop_signals() as stop:
+            while run.update < config.updates:
+                progress = run.progress(stop)
                 if progress >= 1:
                     break
-            for group in optimizer.param_groups:
-                group["lr"] = learning_rate(config, update, progress)
-            generator.manual_seed(_update_seed(config.seed, accelerator.process_index, update))
-            with accelerator.autocast():
-                loss, scalars = task.loss(wrapped, ema, generator, update)
-            optimizer.zero_grad(set_to_none=True)
-            accelerator.backward(loss)
-            norm = accelerator.clip_grad_norm_(wrapped.parameters(), config.clip)
-            optimizer.step()
-            _update_ema(ema, network, min(config.ema, (1 + update) / (10 + update)))
-            update += 1
+                run.make_update(progress)
+        return run.finish()
 
-            if update % config.log_every == 0 or update == config.updates:
-                metrics = {"loss": loss.item(), "gradient_norm": float(norm)} | {
-                    k: float(v) for k, v in scalars.items()
-                }
-                if not np.isfinite(metrics["loss"]):
-                    raise VhdError(
-                        f"the loss became {metrics['loss']} at update {update}. The last checkpoint in {folder} is "
-                        "sound; resume with a lower --learning-rate or --precision fp32."
-                    )
-                seconds = seconds_before + time.monotonic() - began
-                left = seconds * (1 / max(progress, 1e-9) - 1)
-                status = Status(update, config.updates, metrics, seconds, left)
-                if log is not None:
-                    log.write(status, optimizer.param_groups[0]["lr"])
-                    report(status)
-            if time.monotonic() - last_checkpoint > 60 * config.checkpoint_minutes:
-                checkpoint(update, seconds_before + time.monotonic() - began)
-                last_checkpoint = time.monotonic()
-    trained = update > first
-    seconds = seconds_before + (time.monotonic() - began if trained else 0.0)
-    if trained or not first:
-        checkpoint(update, seconds)
-    path = folder / "model.safetensors"
-    if accelerator.is_main_process:
-        header = replace(task.header(), updates=update)
-        earlier = None if trained else _earlier_header(path, header)
-        if earlier is None:
-            notes = {"minutes": round(seconds / 60, 2), "loop": asdict(config), **header.notes}
-            if begin_with is not None:
-                notes["began_with"] = sha256(begin_with)[:12]
-            header = replace(header, notes={**notes, "loss": metrics["loss"]} if trained else notes)
-        else:  # its notes tell of the training, and there was none since
-            header = replace(header, notes=earlier.notes)
-        # A model that is written again has another digest, and benchmark rows of the same weights would be refused.
-        if earlier is None or _as_json(earlier) != _as_json(header):
-            save_model(path, ema.state_dict(), header)
-    accelerator.wait_for_everyone()
-    return path
+
+class _Run:
+    """A training under way."""
+
+    def __init__(
+        self,
+        make_task: Callable[[torch.device], Task],
+        config: LoopConfig,
+        folder: Path,
+        report: Callable[[Status], None],
+        begin_with: Path | None,
+        restart: bool,
+    ) -> None:
+        self.config, self.folder, self.report, self.begin_with = config, folder, report, begin_with
+        self.processes = Processes(pick_device(config.device))
+        device = self.processes.device
+        precision = pick_precision(config.precision, device)
+        self.task = make_task(device)
+        with torch.random.fork_rng():
+            torch.manual_seed(config.seed)
+            self.network = self.task.make_network().to(device)
+            self.ema = self.task.make_network().to(device)
+        if begin_with is not None:
+            _load_weights(self.network, begin_with, self.task.header().kind)
+        self.ema.load_state_dict(self.network.state_dict())
+        self.ema.requires_grad_(False)
+        self.optimizer = make_optimizer(config, self.network)
+        self.first, self.seconds_before = 0, 0.0
+        if not restart:
+            self.first, self.seconds_before = load_checkpoint(
+                folder, self.task, config, self.network, self.ema, self.optimizer
+            )
+        self.called = self.processes.wrap(InPrecision(self.network, precision, device))
+        self.called_ema = InPrecision(self.ema, precision, device)
+        self.generator = torch.Generator(device)
+        self.log = _Log(folder, self.first, restart) if self.processes.first else None
+        self.update, self.loss = self.first, torch.tensor(float("nan"))
+        self.began = self.last_checkpoint = time.monotonic()
+        self.network.train()
+
+    @property
+    def seconds(self) -> float:
+        """Seconds trained so far, over all sessions, by this process's clock."""
+        return self.seconds_before + time.monotonic() - self.began
+
+    def progress(self, stop: list[int]) -> float:
+        """Share of the training that is done; raises `Interrupted` where anyone was told to stop.
+
+        The first process's clock counts, for all must learn at one rate and end at one update.
+        """
+        told = self.processes.gather([self.seconds, stop[0] if stop else 0])  # (processes, 2)
+        if signalled := int(told[:, 1].max()):
+            if self.update > self.first:
+                self.checkpoint()
+            self.processes.wait()
+            written = f"the checkpoint in {self.folder} is written" if self.update > self.first else "nothing is lost"
+            raise Interrupted(signalled, f"stopped at update {self.update}; {written}. Run the same command to go on.")
+        progress = self.update / self.config.updates
+        if self.config.minutes is not None:
+            progress = max(progress, float(told[0, 0]) / (60 * self.config.minutes))
+        return progress
+
+    def make_update(self, progress: float) -> None:
+        """One gradient update, its line in the log and its checkpoint where they are due."""
+        config = self.config
+        rate = learning_rate(config, self.update, progress)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        self.generator.manual_seed(_update_seed(config.seed, self.processes.index, self.update))
+        self.optimizer.zero_grad(set_to_none=True)
+        self.loss = torch.zeros((), device=self.processes.device)
+        for _ in range(config.accumulate):
+            loss, scalars = self.task.loss(self.called, self.called_ema, self.generator, self.update)
+            (loss / config.accumulate).backward()
+            self.loss += loss.detach() / config.accumulate
+        norm = nn.utils.clip_grad_norm_(self.network.parameters(), config.clip)
+        self.optimizer.step()
+        self._average()
+        self.update += 1
+        if self.update % config.log_every == 0 or self.update == config.updates:
+            self._require_finite({})
+            metrics = {"loss": float(self.loss), "gradient_norm": float(norm)}
+            self._report(progress, rate, metrics | {key: float(value) for key, value in scalars.items()})
+        if time.monotonic() - self.last_checkpoint > 60 * config.checkpoint_minutes:
+            self.checkpoint()
+
+    def _average(self) -> None:
+        """The update's share in the EMA; before `ema_from` the EMA is the network itself."""
+        config = self.config
+        if self.update % config.ema_every == 0:
+            early = self.update < config.ema_from
+            decay = 0.0 if early else min(config.ema, (1 + self.update) / (10 + self.update))
+            _update_ema(self.ema, self.network, decay)
+
+    def _report(self, progress: float, rate: float, metrics: dict[str, float]) -> None:
+        if self.log is None:
+            return
+        seconds = self.seconds
+        left = seconds * (1 / max(progress, 1e-9) - 1)
+        status = Status(self.update, self.config.updates, metrics, seconds, left)
+        self.log.write(status, rate)
+        self.report(status)
+
+    def _require_finite(self, tensors: dict[str, torch.Tensor]) -> None:
+        """Neither the last loss nor these tensors may hold NaN or infinity: what diverged is never saved."""
+        if bool(self.loss.isfinite()) and not not_finite(tensors):
+            return
+        saved = saved_update(self.folder)
+        kept = (
+            "No checkpoint has been written: run it again"
+            if saved is None
+            else f"The checkpoint of update {saved} in {self.folder} is finite: run the same command to go on from it"
+        )
+        raise VhdError(
+            f"training diverged: the loss is {float(self.loss):g} at update {self.update}, which is not saved. {kept} "
+            f"with a lower --learning-rate than {self.config.learning_rate:g}, or with --precision fp32."
+        )
+
+    def checkpoint(self) -> None:
+        """Write the checkpoint."""
+        if self.processes.first:
+            self._require_finite({**self.network.state_dict(), **self.ema.state_dict()})
+            save_checkpoint(
+                self.folder, self.task, self.config, self.network, self.ema, self.optimizer.state_dict(), self.update,
+                self.seconds,
+            )  # fmt: skip
+            if self.log is not None:
+                self.log.begin()
+        self.last_checkpoint = time.monotonic()
+
+    def finish(self) -> Path:
+        """Write the checkpoint and the model, unless an earlier session did."""
+        trained = self.update > self.first
+        seconds = self.seconds if trained else self.seconds_before
+        if trained:
+            self.checkpoint()
+        path = self.folder / "model.safetensors"
+        if self.processes.first:
+            header = replace(self.task.header(), updates=self.update)
+            earlier = None if trained else _earlier_header(path, header)
+            if earlier is None:
+                notes = {"minutes": round(seconds / 60, 2), "loop": asdict(self.config), **header.notes}
+                if self.begin_with is not None:
+                    notes["began_with"] = sha256(self.begin_with)[:12]
+                header = replace(header, notes={**notes, "loss": float(self.loss)} if trained else notes)
+            else:  # its notes tell of the training, and there was none since
+                header = replace(header, notes=earlier.notes)
+            # A model that is written again has another digest, and benchmark rows of the same weights would be refused.
+            if earlier is None or _as_json(earlier) != _as_json(header):
+                save_model(path, self.ema.state_dict(), header)
+        self.processes.wait()
+        return path
 
 
 def _load_weights(network: nn.Module, path: Path, kind: str) -> None:
@@ -267,24 +358,48 @@ def _stop_signals() -> Iterator[list[int]]:
 
 
 class _Log:
-    """`log.jsonl` and TensorBoard; lines after the checkpoint we resume from are dropped."""
+    """`log.jsonl` and TensorBoard; lines after the checkpoint we resume from are dropped.
 
-    def __init__(self, folder: Path, first: int) -> None:
+    Of a run that begins anew, lines are held back until `begin`: until then the old run's stay.
+    """
+
+    def __init__(self, folder: Path, first: int, restart: bool) -> None:
+        self.folder, self.path, self.first = folder, folder / "log.jsonl", first
+        self._held: list[tuple[Status, float]] = []
+        self._board: Any = None
+        if not restart:
+            self._open()
+
+    def begin(self) -> None:
+        """The first checkpoint is written: the old run's model and logs go, ours begin."""
+        if self._board is not None:
+            return
+        for old in (self.folder / "model.safetensors", self.path, *self.folder.glob("tensorboard/events.out.*")):
+            old.unlink(missing_ok=True)
+        self._open()
+        for status, rate in self._held:
+            self.write(status, rate)
+
+    def _open(self) -> None:
         from torch.utils.tensorboard import SummaryWriter
 
-        folder.mkdir(parents=True, exist_ok=True)
-        self.path = folder / "log.jsonl"
+        self.folder.mkdir(parents=True, exist_ok=True)
         if self.path.exists():
-            lines = [line for line in self.path.read_text().splitlines() if _update_of(line) <= first]
-            self.path.write_text("".join(line + "\n" for line in lines))
-        self.board = SummaryWriter(str(folder / "tensorboard"), purge_step=first)
+            lines = [line for line in self.path.read_text().splitlines() if _update_of(line) <= self.first]
+            with atomic_path(self.path) as temporary:
+                temporary.write_text("".join(line + "\n" for line in lines))
+        self._board = SummaryWriter(str(self.folder / "tensorboard"), purge_step=self.first)
 
     def write(self, status: Status, rate: float) -> None:
+        """One line."""
+        if self._board is None:
+            self._held.append((status, rate))
+            return
         entry: dict[str, Any] = {"update": status.update, "seconds": round(status.seconds, 1), "learning_rate": rate}
         with open(self.path, "a") as file:
             file.write(json.dumps({**entry, **status.metrics}) + "\n")
         for name, value in status.metrics.items():
-            self.board.add_scalar(name, value, status.update)
+            self._board.add_scalar(name, value, status.update)
 
 
 def _update_of(line: str) -> float:
