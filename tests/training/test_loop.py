@@ -8,17 +8,21 @@ import signal
 import subprocess
 import sys
 import textwrap
-from dataclasses import replace
+import time
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import save_file
 from torch import nn
 
 from vhdiffuser.errors import DataError, Interrupted, VhdError
 from vhdiffuser.files import sha256
 from vhdiffuser.modelfile import ModelHeader, load_model, save_model
 from vhdiffuser.training.loop import LoopConfig, learning_rate, train
+
+pytestmark = pytest.mark.usefixtures("each_precision")
 
 
 class LineTask:
@@ -51,7 +55,7 @@ class LineTask:
         )
 
 
-CONFIG = LoopConfig(updates=300, learning_rate=0.02, warmup=10, threads=1, log_every=10, precision="fp32", device="cpu")
+CONFIG = LoopConfig(updates=300, learning_rate=0.02, warmup=10, threads=1, log_every=10, device="cpu")
 
 
 def run(folder: Path, config: LoopConfig = CONFIG, **task):
@@ -163,25 +167,177 @@ def test_damaged_and_foreign_checkpoints_are_refused(tmp_path):
     good = path.read_bytes()
     with pytest.raises(DataError, match="config.width was 8, now 16"):
         run(tmp_path, width=16)
-    with pytest.raises(DataError, match=r"loop.learning_rate was 0.02, now 0.5.*--restart"):
-        run(tmp_path, LoopConfig(**{**CONFIG.__dict__, "learning_rate": 0.5}))
+    with pytest.raises(DataError, match=r"loop.ema was 0.999, now 0.5.*--restart"):
+        run(tmp_path, replace(CONFIG, ema=0.5))
     path.write_bytes(good[:100])
-    with pytest.raises(DataError, match="damaged"):
+    with pytest.raises(DataError, match="damaged.*--restart"):
         run(tmp_path)
+    for place in range(len(good) // 2, len(good), len(good) // 10):
+        path.write_bytes(flipped(good, place))
+        with pytest.raises(DataError, match="damaged.*--restart"):
+            run(tmp_path)
     save_model(path, {"a": torch.zeros(1)}, LineTask().header())
     with pytest.raises(DataError, match="not a checkpoint"):
         run(tmp_path)
 
 
-def test_a_loss_that_is_no_number_stops_with_advice(tmp_path):
-    with pytest.raises(VhdError, match=r"loss became nan at update .* lower --learning-rate"):
+def flipped(content: bytes, place: int) -> bytes:
+    """One bit changed."""
+    return content[:place] + bytes([content[place] ^ 0x10]) + content[place + 1 :]
+
+
+def test_what_diverged_is_not_saved_and_the_advice_works(tmp_path):
+    with pytest.raises(VhdError, match=r"the loss is nan at update 40.*No checkpoint has been written.*lower --learn"):
         run(tmp_path, bad_at=39)
+    assert not list(tmp_path.glob("*.safetensors"))
+    with pytest.raises(Interrupted):
+        run(tmp_path, stop_at=20)
+    with pytest.raises(VhdError, match=r"The checkpoint of update 21 in .* is finite: run the same command"):
+        run(tmp_path, bad_at=39)
+    (tensors, header), _ = run(tmp_path, replace(CONFIG, learning_rate=0.005, precision="fp32"))
+    assert header.updates == 300
+    assert all(value.isfinite().all() for value in tensors.values())
+
+
+@pytest.mark.parametrize("change", [{"updates": 35}, {"updates": 10**6, "minutes": 0.01}, {"checkpoint_minutes": 0.0}])
+def test_a_rate_beyond_reason_ends_in_an_error_and_leaves_no_model(tmp_path, change):
+    """Whether the loss is looked at by the log, at the end, or only when a checkpoint is due."""
+    with pytest.raises(VhdError, match="training diverged"):
+        run(tmp_path, replace(CONFIG, learning_rate=1e30, log_every=10**9, **change))
     assert not (tmp_path / "model.safetensors").exists()
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("ema", float("nan")),
+        ("ema", 1.5),
+        ("learning_rate", -1.0),
+        ("learning_rate", float("inf")),
+        ("updates", 0),
+        ("minutes", 0.0),
+        ("threads", 0),
+        ("clip", -1.0),
+        ("accumulate", 0),
+        ("seed", -1),
+        ("log_every", 0),
+    ],
+)
+def test_settings_that_cannot_train_are_refused(name, value):
+    with pytest.raises(VhdError, match=f"{name} must be"):
+        replace(CONFIG, **{name: value})
+
+
+def test_precisions_and_threads_can_change_within_a_process(tmp_path):
+    """accelerate's state is one per process; a training must neither need it nor leave torch changed."""
+    before = torch.get_num_threads()
+    for number, precision in enumerate(("fp32", "bf16", "auto", "fp32")):
+        (tensors, _), _ = run(tmp_path / str(number), replace(CONFIG, precision=precision, threads=number + 1))
+        network = LineTask().make_network()
+        network.load_state_dict(tensors)
+        x = torch.linspace(-1, 1, 9)[:, None]
+        torch.testing.assert_close(network(x), 3 * x - 1, atol=0.1, rtol=0)
+    assert torch.get_num_threads() == before
+
+
+def test_bf16_multiplies_in_bf16_and_answers_in_fp32(tmp_path, each_precision):
+    inside, outside = [], []
+
+    class Looked(LineTask):
+        def make_network(self):
+            network = super().make_network()
+            network[0].register_forward_hook(lambda module, inputs, answer: inside.append(answer.dtype))
+            return network
+
+        def loss(self, network, ema, generator, update):
+            outside.extend([network(torch.ones(1, 1)).dtype, ema(torch.ones(1, 1)).dtype])
+            return super().loss(network, ema, generator, update)
+
+    train(lambda device: Looked(), replace(CONFIG, updates=1), tmp_path, lambda status: None)
+    assert set(inside) == {torch.bfloat16 if each_precision == "bf16" else torch.float32}
+    assert set(outside) == {torch.float32}
+
+
+def test_restart_keeps_the_old_run_until_the_new_one_has_a_checkpoint(tmp_path):
+    run(tmp_path)
+    (tmp_path / "notes.txt").write_text("mine")
+    names = ("model.safetensors", "checkpoint.safetensors", "log.jsonl")
+    before = {name: (tmp_path / name).read_bytes() for name in names}
+
+    def again(config: LoopConfig, **task):
+        train(lambda device: LineTask(**task), config, tmp_path, lambda status: None, restart=True)
+
+    for config, task in (
+        (replace(CONFIG, device="warp9"), {}),
+        (CONFIG, {"bad_at": 9}),
+        (replace(CONFIG, learning_rate=1e30, updates=100), {}),
+    ):
+        with pytest.raises(VhdError):
+            again(config, **task)
+        assert {name: (tmp_path / name).read_bytes() for name in names} == before
+    with pytest.raises(Interrupted):
+        again(replace(CONFIG, seed=1), stop_at=14)
+    assert not (tmp_path / "model.safetensors").exists()
+    assert [json.loads(line)["update"] for line in (tmp_path / "log.jsonl").read_text().splitlines()] == [10]
+    run(tmp_path, replace(CONFIG, seed=1))  # goes on with the new run
+    (fresh, _), _ = run(tmp_path / "fresh", replace(CONFIG, seed=1))
+    (tensors, _), _ = run(tmp_path, replace(CONFIG, seed=1))
+    assert all(torch.equal(fresh[key], tensors[key]) for key in fresh)
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+def test_two_accumulated_batches_are_the_mean_of_their_gradients(tmp_path):
+    """One update of plain descent, by hand: the mean of both batches' gradients, not clipped."""
+    gradients = []
+
+    class Whole(LineTask):
+        def loss(self, network, ema, generator, update):
+            loss, scalars = super().loss(network, ema, generator, update)
+            gradients.append(torch.autograd.grad(loss, list(network.parameters()), retain_graph=True))
+            return loss, scalars
+
+    config = replace(CONFIG, updates=1, accumulate=2, clip=None, warmup=0, ema=0.0, weight_decay=0.0)
+    seen = {}
+    made = Whole()
+    make = made.make_network
+
+    def remembered():
+        network = make()
+        seen.setdefault("network", network)
+        return network
+
+    made.make_network = remembered
+    train(lambda device: made, config, tmp_path, lambda status: None)
+    mean = [(one + two) / 2 for one, two in zip(*gradients, strict=True)]
+    assert len(gradients) == 2
+    for weight, gradient in zip(seen["network"].parameters(), mean, strict=True):
+        torch.testing.assert_close(weight.grad, gradient)
+
+
+def test_the_average_waits_and_then_takes_every_tenth_update(tmp_path):
+    def averages(updates: int) -> torch.Tensor:
+        config = replace(CONFIG, updates=updates, ema=0.5, ema_every=10, ema_from=20, final_rate=1.0)
+        (tensors, _), _ = run(tmp_path / str(updates), config)
+        return tensors["0.weight"]
+
+    def networks(updates: int) -> torch.Tensor:
+        (tensors, _), _ = run(tmp_path / f"n{updates}", replace(CONFIG, updates=updates, ema=0.0, final_rate=1.0))
+        return tensors["0.weight"]
+
+    # Steps are made at updates 0, 10, 20, ...: the first two copy the network, the third averages.
+    torch.testing.assert_close(averages(15), networks(11))
+    torch.testing.assert_close(averages(25), 0.5 * networks(11) + 0.5 * networks(21))
+
+
 def test_a_budget_in_minutes_ends_early(tmp_path):
-    (_, header), _ = run(tmp_path, LoopConfig(**{**CONFIG.__dict__, "updates": 10**7, "minutes": 0.02}))
-    assert 0 < header.updates < 10**6
+    begun = time.monotonic()
+    (_, header), task = run(tmp_path, replace(CONFIG, updates=10**7, minutes=0.02))
+    spent = time.monotonic() - begun
+    assert header.updates == task.seen, "every update made is counted"
+    assert spent >= 60 * 0.02, "the budget is used"
+    assert header.notes["minutes"] == pytest.approx(0.02, abs=0.01 + spent / 60 - 0.02)
+    lines = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    assert lines[-1]["learning_rate"] < lines[1]["learning_rate"], "the rate decays with the time, not with updates"
 
 
 def test_learning_rate_warms_up_and_decays():
@@ -210,3 +366,28 @@ def test_model_files_refuse_the_wrong_kind_and_damage(tmp_path):
     path.write_bytes(path.read_bytes()[:30])
     with pytest.raises(DataError, match="damaged"):
         load_model(path, "planner")
+
+
+def test_every_flipped_bit_of_a_model_is_noticed(tmp_path):
+    path = tmp_path / "m.safetensors"
+    save_model(path, {"a": torch.arange(40.0), "n": torch.tensor(3)}, LineTask().header())
+    good = path.read_bytes()
+    for place in range(len(good)):
+        path.write_bytes(flipped(good, place))
+        with pytest.raises(DataError):
+            load_model(path, "planner")
+
+
+def test_models_of_the_first_release_load_and_what_is_not_finite_never(tmp_path):
+    path, header = tmp_path / "m.safetensors", LineTask().header()
+    with pytest.raises(DataError, match="'a' holds NaN or infinity"):
+        save_model(path, {"a": torch.tensor([1.0, float("inf")])}, header)
+    assert not path.exists()
+    text = json.dumps({"format": 1, **asdict(header)})
+    for values, sound in ((torch.ones(2), True), (torch.tensor([float("nan")]), False)):
+        save_file({"a": values}, path, metadata={"vhdiffuser": text})
+        if sound:
+            assert torch.equal(load_model(path, "planner")[0]["a"], values)
+        else:
+            with pytest.raises(DataError, match="NaN or infinity.*again"):
+                load_model(path, "planner")

@@ -16,6 +16,8 @@ from vhdiffuser.cli import run
 from vhdiffuser.modelfile import load_model
 from vhdiffuser.models import run_folder
 
+pytestmark = pytest.mark.usefixtures("each_precision")
+
 # Each process writes what it ended with. The second one's clock runs faster.
 WORKER = f"""
     import json, os, sys, time

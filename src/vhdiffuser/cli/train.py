@@ -37,7 +37,7 @@ PAPER_LOOP: dict[str, Any] = {
     "final_rate": 1.0,
     "warmup": 1,
     "accumulate": 2,
-    "clip": float("inf"),
+    "clip": None,
     "ema": 0.995,
     "ema_every": 10,
     "ema_from": 2000,

@@ -53,8 +53,8 @@ class LoopConfig:
     """Weight decay, apart from the gradient."""
     accumulate: int = 1
     """Mini-batches whose gradients make one update."""
-    clip: float = 1.0
-    """Largest gradient norm; infinity for no clipping."""
+    clip: float | None = 1.0
+    """Largest gradient norm; none for no clipping."""
     ema: float = 0.999
     """Decay of the weights' exponential moving average (EMA), which is what is saved and used."""
     ema_every: int = 1
@@ -94,11 +94,9 @@ class LoopConfig:
             if not (math.isfinite(value) and low <= value <= high):
                 allowed = f"{low} or more" if high == math.inf else f"{low} to {high}"
                 raise VhdError(f"{name} must be a number of {allowed}, got {value}.")
-        if not self.clip > 0:
-            raise VhdError(f"clip must be above 0 (inf: no clipping), got {self.clip}.")
-        for name in ("minutes", "threads"):
+        for name in ("clip", "minutes", "threads"):
             if (value := getattr(self, name)) is not None and not 0 < value < math.inf:
-                raise VhdError(f"{name} must be above 0, got {value}.")
+                raise VhdError(f"{name} must be above 0, or none, got {value}.")
 
 
 @dataclass(frozen=True)
@@ -213,7 +211,8 @@ class _Run:
             loss, scalars = self.task.loss(self.called, self.called_ema, self.generator, self.update)
             (loss / config.accumulate).backward()
             self.loss += loss.detach() / config.accumulate
-        norm = nn.utils.clip_grad_norm_(self.network.parameters(), config.clip)
+        largest = math.inf if config.clip is None else config.clip
+        norm = nn.utils.clip_grad_norm_(self.network.parameters(), largest)
         self.optimizer.step()
         self._average()
         self.update += 1
