@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from scipy.ndimage import gaussian_filter1d
 
 from vhdiffuser.errors import DataError
 from vhdiffuser.types import IntArray
@@ -28,6 +27,8 @@ def knot_count(length: int, stride: int) -> int:
 
 def evened(states: np.ndarray, ends: IntArray, deviation: float) -> np.ndarray:
     """(N, d) states averaged along time within each episode, by a Gaussian window of that many states."""
+    from scipy.ndimage import gaussian_filter1d
+
     parts = np.split(states, np.asarray(ends)[:-1])
     return np.concatenate([gaussian_filter1d(part, deviation, axis=0, mode="nearest") for part in parts])
 

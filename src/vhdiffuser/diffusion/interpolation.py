@@ -20,14 +20,11 @@ def control_rate(
     shape-preserving cubic (PCHIP), which never overshoots them. With smoothing (a time in control steps) the
     knots are what a network guessed, and the curve is the least accelerated one near them: `smoothed`.
     """
-    from scipy.interpolate import CubicHermiteSpline, PchipInterpolator
-
     K = knots.shape[1]
     if length == K and smoothing == 0:
         return knots.astype(np.float32)
     knots = knots.astype(np.float64)
     spacing = (length - 1) / (K - 1)  # control steps between knots
-    knot_times, times = np.linspace(0.0, length - 1, K), np.arange(length)
     states = np.empty((len(knots), length, knots.shape[2]))
     positions = list(spec.goal_dims) if spec.velocity_dims is not None else []
     velocities = list(spec.velocity_dims or [])
@@ -37,17 +34,36 @@ def control_rate(
         places = knots[:, :, positions]
         if smoothing > 0:
             places, slopes = smoothed(places, slopes, spacing, smoothing, (True, clamp == "state"))
-        curve = CubicHermiteSpline(knot_times, places, slopes, axis=1)
-        states[:, :, positions] = curve(times)
-        states[:, :, velocities] = curve(times, 1) / spec.control_dt
+        states[:, :, positions], speeds = hermite(places, slopes, length)
+        states[:, :, velocities] = speeds / spec.control_dt
     if others and smoothing == 0:
-        states[:, :, others] = PchipInterpolator(knot_times, knots[:, :, others], axis=1)(times)
+        from scipy.interpolate import PchipInterpolator
+
+        knot_times = np.linspace(0.0, length - 1, K)
+        states[:, :, others] = PchipInterpolator(knot_times, knots[:, :, others], axis=1)(np.arange(length))
     elif others:
         for dim in others:
             known_end = clamp == "state" or dim in spec.goal_dims
             places, slopes = smoothed(knots[:, :, [dim]], None, spacing, smoothing, (known_end, False))
-            states[:, :, [dim]] = CubicHermiteSpline(knot_times, places, slopes, axis=1)(times)
+            states[:, :, [dim]], _ = hermite(places, slopes, length)
     return states.astype(np.float32)
+
+
+def hermite(places: FloatArray, slopes: FloatArray, length: int) -> tuple[FloatArray, FloatArray]:
+    """The cubic Hermite curve through (B, K, n) places with (B, K, n) slopes per control step, knots evenly spaced.
+
+    Its (B, length, n) values at the control steps 0..length-1, and its slopes there.
+    """
+    K = places.shape[1]
+    h = (length - 1) / (K - 1)
+    at = np.arange(length) / h
+    left = np.minimum(at.astype(int), K - 2)  # the interval that holds each step
+    u = (at - left)[None, :, None]
+    p, q = places[:, left], places[:, left + 1]
+    v, w = h * slopes[:, left], h * slopes[:, left + 1]
+    values = p + u * (v + u * (3 * (q - p) - 2 * v - w + u * (2 * (p - q) + v + w)))
+    rates = v + u * (2 * (3 * (q - p) - 2 * v - w) + u * 3 * (2 * (p - q) + v + w))
+    return values, rates / h
 
 
 def rescaled_velocities(velocities: FloatArray, rate: float, clamp: str) -> FloatArray:
