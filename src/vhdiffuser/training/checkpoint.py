@@ -66,13 +66,12 @@ def load_checkpoint(
     path = folder / NAME
     if not path.exists():
         return 0, 0.0
-    mend = "Delete it, or pass --restart, to train from the beginning."
     try:
         tensors, header = read_tensors(path)
     except DataError as error:
-        raise DataError(f"{error} {mend}") from error
+        raise DataError(f"{error} Delete it, or pass --restart, to train from the beginning.") from error
     if header["format"] not in (1, FORMAT) or "identity" not in header:
-        raise DataError(f"{path}: not a checkpoint of this version. {mend}")
+        raise DataError(f"{path}: not a checkpoint of this version. Delete it, or pass --restart, to begin anew.")
     ours = _identity(task, config)
     differing = [
         f"{part}.{key} was {json.dumps(header['identity'].get(part, {}).get(key))}, now {json.dumps(value)}"
