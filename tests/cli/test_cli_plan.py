@@ -49,6 +49,24 @@ def test_plan_in_every_format(models, tmp_path, capsys):
     assert len(lines) - 1 == json.loads((tmp_path / "plan.json").read_text())["length"]
 
 
+def test_a_start_of_goal_dimensions_is_put_where_they_are(vhd_home, tmp_path, capsys):
+    """A robot whose velocity comes first: the two numbers of --start are its position."""
+    rng = np.random.default_rng(0)
+    velocity = rng.normal(size=(300, 2)).astype(np.float32)
+    place = np.cumsum(0.1 * velocity, axis=0) - 0.1 * velocity  # p[t+1] - p[t] = 0.1 v[t]
+    data = tmp_path / "cart.npz"
+    np.savez(data, observations=np.hstack([velocity, place]), episode_ends=[150, 300])
+    dims = ["--goal-dims", "2", "3", "--velocity-dims", "0", "1", "--control-dt", "0.1", "--t-max", "32"]
+    assert run(["data", "import", "cart", str(data), *dims]) == 0
+    assert run(["train", "planner", "cart", "--dim", "8", "--batch-size", "4", *TINY]) == 0
+    assert run(["train", "length", "cart", *TINY]) == 0
+    capsys.readouterr()
+    assert run(["plan", "cart", "--start", "0.1", "0.2", "--goal", "0.3", "0.1", "--length", "12", "--json"]) == 0
+    states = json.loads(capsys.readouterr().out)["states"]
+    np.testing.assert_allclose(states[0], [0, 0, 0.1, 0.2], atol=1e-6)
+    np.testing.assert_allclose(states[-1][2:], [0.3, 0.1], atol=1e-6)
+
+
 def test_a_plan_is_followed_and_the_goal_moves(models, tmp_path, capsys):
     base = ["plan", "maze2d-umaze", "--start", "1", "1", "--goal", "3", "1", "--steps", "3", "--execute"]
     assert run([*base, "ss", "--length", "40", "--then", "1", "2", "--after", "25", "--json"]) == 0
@@ -70,7 +88,7 @@ def test_a_plan_is_followed_and_the_goal_moves(models, tmp_path, capsys):
     ("arguments", "message"),
     [
         (["--start", "1.8", "0.8", "--goal", "3", "1"], "inside a wall"),
-        (["--start", "1", "--goal", "3", "1"], "--start needs 4 numbers"),
+        (["--start", "1", "--goal", "3", "1"], "a start needs the 4 numbers x, y, vx, vy"),
         (["--start", "1", "1", "--goal", "3", "1", "2"], "goal"),
         (["--start", "1", "1", "--goal", "3", "1", "--length", "9999"], "out of range"),
         (["--start", "1", "1", "--goal", "3", "1", "--out", "plan.txt"], "must be .png"),

@@ -11,13 +11,15 @@ import numpy as np
 import pytest
 import torch
 
+from vhdiffuser.data.crops import knot_count
 from vhdiffuser.data.normalizer import Normalizer
 from vhdiffuser.diffusion.config import PlannerConfig
 from vhdiffuser.diffusion.task import PlannerTask
 from vhdiffuser.diffusion.unet import TemporalUnet
 from vhdiffuser.envs.registry import get_spec
 from vhdiffuser.errors import DataError, VhdError
-from vhdiffuser.modelfile import ModelHeader, save_model
+from vhdiffuser.modelfile import ModelHeader, load_model, save_model
+from vhdiffuser.models import find_model, shipped_environments
 from vhdiffuser.planner import planner as planner_module
 from vhdiffuser.planner.planner import Planner
 from vhdiffuser.types import EnvSpec, Episodes
@@ -85,6 +87,34 @@ def test_a_stretched_plan_is_the_shorter_one_walked_slowly() -> None:
     assert slow.plan(start, goal, spec.L_min).length == spec.L_min
     fixed = Planner(network, replace(config, stretch=2.0, horizon=41), spec, normalizer)
     np.testing.assert_array_equal(fixed.plan(start, goal, 41).states, short.states)
+
+
+class _Identity(torch.nn.Module):
+    def forward(self, tau: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+        return tau
+
+
+def _configs(name: str) -> list[PlannerConfig]:
+    """The environment's shipped recipe and, as its baselines, the same at each fixed horizon."""
+    _, header = load_model(find_model(name, "planner", "shipped"), "planner")
+    config, horizons = PlannerConfig.from_json(header.config), get_spec(name).horizons
+    return [config, *(replace(config, directness=None, horizon=horizon) for horizon in horizons)]
+
+
+@pytest.mark.parametrize("name", shipped_environments())
+def test_a_longer_plan_never_has_fewer_knots(name: str) -> None:
+    spec = get_spec(name)
+    limits = np.ones(spec.state_dim, np.float32)
+    lengths = np.arange(2, max(spec.T_max, *spec.horizons) + 1)
+    ends = np.zeros((len(lengths), spec.state_dim)), np.zeros((len(lengths), spec.goal_dim))
+    for config in _configs(name):
+        planner = Planner(_Identity(), config, spec, Normalizer(-limits, limits), lengths=(2, int(lengths[-1])))
+        plans = planner.plan_batch(*ends, lengths, steps=1, keep_denoising=True)
+        knots = np.array([plan.denoising.shape[1] for plan in plans if plan.denoising is not None])
+        assert len(knots) == len(lengths)
+        assert set(np.diff(knots)) <= {0, 1}, f"horizon {config.horizon}"
+        if config.horizon is not None:  # drawn as it was trained, at its horizon and at every predicted length
+            np.testing.assert_array_equal(knots, [knot_count(int(length), config.stride) for length in lengths])
 
 
 def test_full_state_clamp_fixes_the_goal_s_velocity_and_goal_clamp_does_not() -> None:

@@ -41,7 +41,7 @@ class PlanCommand:
     env: Positional[Annotated[str, tyro.conf.arg(metavar="ENV")]]
     """Environment: see `vhd envs`."""
     start: tuple[float, ...]
-    """Planning state to start from; velocities may be left out and are then 0."""
+    """Planning state to start from, or its goal dimensions alone: the others are then 0."""
     goal: tuple[float, ...]
     """Goal dimensions, or a whole planning state."""
     length: int | None = None
@@ -74,12 +74,7 @@ class PlanCommand:
         self._check_options()
         planner = load_planner(self.env, source=self.weights)
         spec = planner.spec
-        start = np.zeros(spec.state_dim, np.float32)
-        if len(self.start) not in (spec.goal_dim, spec.state_dim):
-            raise VhdError(
-                f"--start needs {spec.state_dim} numbers ({' '.join(spec.state_names)}), or {spec.goal_dim}."
-            )
-        start[: len(self.start)] = self.start
+        start = spec.start_state(self.start)
         goals = [np.asarray(goal, np.float32) for goal in (self.goal, self.then) if goal is not None]
         if spec.name in SPECS:
             from vhdiffuser.envs.make import make_env

@@ -167,10 +167,12 @@ class Planner:
         return [plans[member] for member in range(len(starts))]
 
     def _knot_count(self, length: int) -> int:
-        """K of a plan of that length. Drawn at the data's pace it has 1/stretch of its states, and never under L_min;
-        a fixed horizon knows one pace only.
+        """K of a plan of that length. Drawn at the data's pace it has 1/stretch of its states, and never under L_min.
+
+        A planner of a fixed horizon is not stretched, at its own length or at a predicted one (FH+LP): it has seen
+        crops of one length only, and K must rise with the length through it.
         """
-        if length != self.config.horizon:
+        if self.config.horizon is None:
             length = max(1 + round((length - 1) / self.config.stretch), min(length, self.spec.L_min))
         return knot_count(length, self.config.stride)
 
