@@ -32,8 +32,8 @@ class PlannerConfig:
     """Time, in control steps, over which a plan's curve evens out the network's faults; 0: through every knot."""
     stretch: float = 1.0
     """How many times as slowly as the data moves a plan is to be followed: the noise has 1/stretch of the plan's
-    length, and the curve through its knots is laid over all of it. For a robot that is held up; 1 is the paper's. Not for a fixed
-    horizon, whose plans are as long as drawn."""
+    length, and the curve through its knots is laid over all of it. For a robot that is held up; 1 is the paper's.
+    A fixed horizon is not stretched."""
     horizon: int | None = None
     """Train on crops of this many states only (the fixed-horizon baselines); none for random lengths."""
     directness: float | None = None
