@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from vhdiffuser.cli import run
+from vhdiffuser.results.rows import read_folder
 
 TINY = ["--threads", "1", "--quiet", "--updates", "3", "--log-every", "1", "--warmup", "1"]
 
@@ -47,6 +48,21 @@ def test_plan_in_every_format(models, tmp_path, capsys):
     lines = (tmp_path / "plan.csv").read_text().splitlines()
     assert lines[0] == "step,x,y,vx,vy"
     assert len(lines) - 1 == json.loads((tmp_path / "plan.json").read_text())["length"]
+
+
+def test_smoothing_is_an_option_that_plans_follow_and_rows_record(models, tmp_path, capsys):
+    base = ["plan", "maze2d-umaze", "--start", "1", "1", "--goal", "3", "1", "--length", "49", "--json"]
+    states = []
+    for option in ([], ["--smoothing", "12"], ["--smoothing", "0"]):
+        assert run([*base, *option]) == 0
+        states.append(np.array(json.loads(capsys.readouterr().out)["states"]))
+    np.testing.assert_array_equal(states[0], states[1])
+    assert np.abs(states[2] - states[1]).max() > 1e-2
+    bench = ["bench", "maze2d-umaze", "--methods", "vhd", "--protocols", "ss", "--n", "2", "--workers", "1"]
+    for option, recorded in ([], 12.0), (["--smoothing", "0"], 0.0):
+        folder = tmp_path / f"rows-{recorded:g}"
+        assert run([*bench, *option, "--keep", "0", "--quiet", "--out", str(folder)]) == 0
+        assert read_folder(folder)[0].config["smoothing"] == recorded
 
 
 def test_a_start_of_goal_dimensions_is_put_where_they_are(vhd_home, tmp_path, capsys):

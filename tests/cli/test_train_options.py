@@ -41,6 +41,10 @@ def test_the_paper_recipe_trains_as_diffuser_does() -> None:
         ("weight_decay", 1e-4),
         ("final_rate", 0.05),
         ("warmup", 200),
+        ("accumulate", 1),
+        ("clip", 1.0),
+        ("ema_every", 1),
+        ("ema_from", 7),
         ("updates", 10_000),
     ],
 )

@@ -117,6 +117,22 @@ def test_a_longer_plan_never_has_fewer_knots(name: str) -> None:
             np.testing.assert_array_equal(knots, [knot_count(int(length), config.stride) for length in lengths])
 
 
+def test_smoothing_can_be_set_when_planning() -> None:
+    """0 draws the plan through every knot, as the network made them; what is not given is the recipe's."""
+    start, goal = (values[0] for values in pairs(1))
+    config = replace(SMALL, smoothing=8.0)
+    plan = {
+        value: make_planner(config, smoothing=value).plan(start, goal, 41, keep_denoising=True)
+        for value in (None, 0.0, 8.0)
+    }
+    np.testing.assert_array_equal(plan[None].states, plan[8.0].states)
+    assert plan[0.0].denoising is not None
+    np.testing.assert_allclose(plan[0.0].states[::4, :2], plan[0.0].denoising[-1, :, :2], atol=1e-4)
+    assert np.abs(plan[8.0].states[::4, :2] - plan[0.0].states[::4, :2]).max() > 1e-2
+    with pytest.raises(VhdError, match="smoothing must be a time"):
+        make_planner(config, smoothing=-1.0)
+
+
 def test_full_state_clamp_fixes_the_goal_s_velocity_and_goal_clamp_does_not() -> None:
     starts, goals = pairs(2)
     full = np.concatenate([goals, [[1.0, -2.0], [0.5, 0.0]]], axis=1)

@@ -60,6 +60,8 @@ class Bench:
     """Reverse steps (default: the planner's own)."""
     gamma: float | None = None
     """Margin on the predicted length (default: the planner's own)."""
+    smoothing: float | None = None
+    """Control steps over which plans are evened out; 0: through every knot (default: the planner's own)."""
     candidates: int = 1
     """Plans drawn for each plan used, the one that the Length Predictor believes most kept; 1 is no selection."""
     position_gain: float | None = None
@@ -158,9 +160,12 @@ class Bench:
             require_weights(method, spec, "length", length)
             models["length"] = sha256(length)
             predictor = LengthPredictor.load(length)
-        planner = Planner.load(path, predictor, outside="ignore", lengths=(2, max(spec.T_max, *spec.horizons)))
+        lengths = (2, max(spec.T_max, *spec.horizons))
+        planner = Planner.load(path, predictor, smoothing=self.smoothing, outside="ignore", lengths=lengths)
         bound = BoundPlanner.of(planner, self.sampler, self.steps, self.gamma, self.candidates)
-        return PlannerChoice(bound, bound.sampler, bound.steps, bound.gamma, bound.candidates, models)
+        return PlannerChoice(
+            bound, bound.sampler, bound.steps, bound.gamma, bound.candidates, models, planner.smoothing
+        )
 
     def controller(self) -> Controller:
         """The environment's controller, under these options."""

@@ -115,6 +115,7 @@ class Failures:
         config = results.config
         gains = {key: config["controller"].get(key) for key in ("position_gain", "velocity_gain")}
         options: dict[str, Any] = {key: config[key] for key in ("sampler", "gamma", "candidates")}
+        options["smoothing"] = config.get("smoothing")  # rows of version 0.1 do not say: the planner's own
         candidates = [
             Bench(self.env, steps=config["sampler_steps"], weights=source, **options, **gains) for source in _SOURCES
         ]

@@ -48,6 +48,8 @@ class PlanCommand:
     """States of the plan (default: predicted)."""
     gamma: float | None = None
     """Margin on the predicted length (default: the planner's own)."""
+    smoothing: float | None = None
+    """Control steps over which the plan is evened out; 0: through every knot (default: the planner's own)."""
     sampler: Literal["ddpm", "ddim", "dpm++"] | None = None
     """Reverse process (default: the planner's own)."""
     steps: int | None = None
@@ -72,7 +74,7 @@ class PlanCommand:
         from vhdiffuser.planner.load import load_planner
 
         self._check_options()
-        planner = load_planner(self.env, source=self.weights)
+        planner = load_planner(self.env, source=self.weights, smoothing=self.smoothing)
         spec = planner.spec
         start = spec.start_state(self.start)
         goals = [np.asarray(goal, np.float32) for goal in (self.goal, self.then) if goal is not None]

@@ -68,10 +68,16 @@ class LoopOptions:
     """Share of the peak learning rate at the end of the cosine decay (default: the recipe's)."""
     weight_decay: float | None = None
     """Weight decay, apart from the gradient (default: the recipe's)."""
+    accumulate: int | None = None
+    """Mini-batches whose gradients make one update (default: the recipe's)."""
     clip: float | None = None
-    """Largest gradient norm (default: 1)."""
+    """Largest gradient norm; `inf` for no clipping (default: the recipe's)."""
     ema: float | None = None
-    """Decay of the weights' exponential moving average, which is what is saved and used (default: the recipe's)."""
+    """Decay of the weights' exponential moving average (EMA), which is saved and used (default: the recipe's)."""
+    ema_every: int | None = None
+    """Updates between two steps of the EMA (default: the recipe's)."""
+    ema_from: int | None = None
+    """Update at which averaging begins; before it the EMA is the network itself (default: the recipe's)."""
     precision: Precision | None = None
     """`auto` takes bf16 where the device computes in it, fp32 elsewhere (default: auto)."""
     device: str | None = None

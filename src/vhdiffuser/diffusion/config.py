@@ -12,6 +12,13 @@ from vhdiffuser.types import EnvSpec
 SAMPLERS = ("ddpm", "ddim", "dpm++")
 
 
+def checked_smoothing(value: float) -> float:
+    """The value, if plans can be smoothed by it."""
+    if not 0 <= value < float("inf"):
+        raise VhdError(f"smoothing must be a time in control steps, 0 or more, got {value}.")
+    return value
+
+
 @dataclass(frozen=True)
 class PlannerConfig:
     """How a planner is built, trained and sampled. The defaults are the default recipe."""
@@ -64,8 +71,7 @@ class PlannerConfig:
         for name in ("diffusion_steps", "stride", "batch_size", "steps"):
             if getattr(self, name) < 1:
                 raise VhdError(f"{name} must be at least 1, got {getattr(self, name)}.")
-        if not 0 <= self.smoothing < float("inf"):
-            raise VhdError(f"smoothing must be a time in control steps, 0 or more, got {self.smoothing}.")
+        checked_smoothing(self.smoothing)
         if not 1 <= self.stretch < float("inf"):
             raise VhdError(f"stretch must be 1 (the data's pace) or more, got {self.stretch}.")
         if not 0 <= self.evening < float("inf"):

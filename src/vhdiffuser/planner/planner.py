@@ -12,7 +12,7 @@ from torch import nn
 
 from vhdiffuser.data.crops import knot_count
 from vhdiffuser.data.normalizer import Normalizer
-from vhdiffuser.diffusion.config import PlannerConfig
+from vhdiffuser.diffusion.config import PlannerConfig, checked_smoothing
 from vhdiffuser.diffusion.interpolation import control_rate
 from vhdiffuser.diffusion.process import Process, clamp_mask
 from vhdiffuser.diffusion.sampler import sample
@@ -47,16 +47,18 @@ class Planner:
         length_predictor: StepsPredictor | None = None,
         *,
         gamma: float | None = None,
+        smoothing: float | None = None,
         outside: Literal["warn", "refuse", "ignore"] = "warn",
         lengths: tuple[int, int] | None = None,
         device: torch.device | str = "cpu",
     ) -> None:
-        """gamma scales predicted lengths (the recipe's unless told); `outside` says what happens to a start or goal
-        beyond the data's limits; `lengths` are the shortest and longest plan that may be asked for, (L_min, T_max)
-        unless told."""
+        """gamma scales predicted lengths, `smoothing` evens out plans (0: through every knot); both are the recipe's
+        unless told. `outside` says what happens to a start or goal beyond the data's limits; `lengths` are the
+        shortest and longest plan that may be asked for, (L_min, T_max) unless told."""
         self.config, self.spec, self.normalizer = config, spec, normalizer
         self.length_predictor, self.outside = length_predictor, outside
         self.gamma = config.gamma if gamma is None else gamma
+        self.smoothing = config.smoothing if smoothing is None else checked_smoothing(smoothing)
         self.lengths = lengths or (spec.L_min, spec.T_max)
         self.device = torch.device(device)
         self.network = network.to(self.device).eval()
@@ -69,6 +71,7 @@ class Planner:
         length_predictor: StepsPredictor | None = None,
         *,
         gamma: float | None = None,
+        smoothing: float | None = None,
         outside: Literal["warn", "refuse", "ignore"] = "warn",
         lengths: tuple[int, int] | None = None,
         device: torch.device | str = "cpu",
@@ -89,6 +92,7 @@ class Planner:
             normalizer,
             length_predictor,
             gamma=gamma,
+            smoothing=smoothing,
             outside=outside,
             lengths=lengths,
             device=device,
@@ -158,7 +162,7 @@ class Planner:
                     self.config.stride,
                     self.spec,
                     self.config.clamp,
-                    self.config.smoothing,
+                    self.smoothing,
                 )
                 for row, own_states in zip(same, states, strict=True):
                     member = int(members[row])

@@ -74,6 +74,10 @@ def measured(path: Path, models: Mapping[str, ShippedModel], gamma: float) -> di
             return f"no numbers from {path}: its rows were made with another {kind} model."
     if found.config["gamma"] != gamma:
         return f"no numbers from {path}: its rows were made with gamma {found.config['gamma']}, not {gamma}."
+    smoothing = models["planner"].header.config["smoothing"]
+    if found.config.get("smoothing", smoothing) != smoothing:
+        used_with = found.config["smoothing"]
+        return f"no numbers from {path}: its rows were made with smoothing {used_with}, not {smoothing}."
     as_shipped = all(digest == models[kind].sha256 for kind, digest in used.items())
     keys = ("seed", "instances", "rule", "epsilon", "sampler", "sampler_steps", "candidates", "controller")
     return {
