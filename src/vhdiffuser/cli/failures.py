@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from vhdiffuser.benchmark.failures import Facts, Failure
     from vhdiffuser.benchmark.methods import PlannerChoice
     from vhdiffuser.control.base import Controller
+    from vhdiffuser.data.motion import FastestMotion
     from vhdiffuser.results.rows import ResultFile
 
 Name = Annotated[str, tyro.conf.arg(metavar="ENV")]
@@ -135,26 +136,35 @@ class Failures:
         return *found[0], False
 
     def _facts(self, choice: PlannerChoice, results: ResultFile) -> Facts:
-        from vhdiffuser.benchmark.failures import Facts, fastest_motion
+        from vhdiffuser.benchmark.failures import Facts
         from vhdiffuser.benchmark.length_eval import make_geodesic
-        from vhdiffuser.data.store import load_dataset
         from vhdiffuser.envs.make import body_radius
 
         spec = get_spec(self.env)
-        if self.speed is not None and not self.speed > 0:
-            raise VhdError(f"the fastest speed must be above 0 units per step, got {self.speed}.")
-        fastest, acceleration = self.speed, float("inf")
-        if fastest is None:
-            fastest, acceleration = fastest_motion(load_dataset(spec.name).episodes, spec)
+        motion = self._motion(choice)
         return Facts(
             spec=spec,
             scale=choice.planner.normalizer.scale,
-            fastest=fastest,
-            acceleration=acceleration,
+            fastest=motion.speed,
+            acceleration=motion.acceleration,
             walls=np.asarray(results.config["walls"], float).reshape(-1, 4),
             radius=body_radius(spec),
             geodesic=make_geodesic(spec),
         )
+
+    def _motion(self, choice: PlannerChoice) -> FastestMotion:
+        """As --speed says, as the planner's file does, or as the dataset does where the file is older than that."""
+        from vhdiffuser.data.motion import FastestMotion, fastest_motion
+        from vhdiffuser.data.store import load_dataset
+        from vhdiffuser.planner.bound import BoundPlanner
+
+        if self.speed is not None:
+            if not self.speed > 0:
+                raise VhdError(f"the fastest speed must be above 0 units per step, got {self.speed}.")
+            return FastestMotion(self.speed, float("inf"))
+        assert isinstance(choice.planner, BoundPlanner)
+        spec = get_spec(self.env)
+        return choice.planner.planner.motion or fastest_motion(load_dataset(spec.name).episodes, spec)
 
     def _print(self, answer: dict[str, Any], failures: list[Failure]) -> None:
         out.print(

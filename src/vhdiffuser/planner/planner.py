@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from vhdiffuser.data.crops import knot_count
+from vhdiffuser.data.motion import FastestMotion
 from vhdiffuser.data.normalizer import Normalizer
 from vhdiffuser.diffusion.config import PlannerConfig, checked_smoothing
 from vhdiffuser.diffusion.interpolation import control_rate
@@ -50,13 +51,15 @@ class Planner:
         smoothing: float | None = None,
         outside: Literal["warn", "refuse", "ignore"] = "warn",
         lengths: tuple[int, int] | None = None,
+        motion: FastestMotion | None = None,
         device: torch.device | str = "cpu",
     ) -> None:
         """gamma scales predicted lengths, `smoothing` evens out plans (0: through every knot); both are the recipe's
         unless told. `outside` says what happens to a start or goal beyond the data's limits; `lengths` are the
-        shortest and longest plan that may be asked for, (L_min, T_max) unless told."""
+        shortest and longest plan that may be asked for, (L_min, T_max) unless told. `motion` is the fastest that the
+        training data moved, for whoever judges plans."""
         self.config, self.spec, self.normalizer = config, spec, normalizer
-        self.length_predictor, self.outside = length_predictor, outside
+        self.length_predictor, self.outside, self.motion = length_predictor, outside, motion
         self.gamma = config.gamma if gamma is None else gamma
         self.smoothing = config.smoothing if smoothing is None else checked_smoothing(smoothing)
         self.lengths = lengths or (spec.L_min, spec.T_max)
@@ -95,6 +98,7 @@ class Planner:
             smoothing=smoothing,
             outside=outside,
             lengths=lengths,
+            motion=FastestMotion.from_notes(header.notes),
             device=device,
         )
 
