@@ -50,6 +50,40 @@ def test_plan_in_every_format(models, tmp_path, capsys):
     assert len(lines) - 1 == json.loads((tmp_path / "plan.json").read_text())["length"]
 
 
+def test_warnings_are_one_plain_line_each(models, capsys):
+    """gamma 9 clips every length; the velocity lies outside the data."""
+    plan = ["plan", "maze2d-umaze", "--start", "1", "1", "40", "0", "--goal", "3", "1", "--gamma", "90", "--steps", "2"]
+    for _ in range(2):  # a second command says it again
+        assert run([*plan, "--execute", "rp"]) == 0
+        lines = capsys.readouterr().err.splitlines()
+        assert len(lines) == len(set(lines))
+        assert all(line.startswith("vhd: warning: ") for line in lines)
+        assert sum("1 of 1 predicted lengths clipped at T_max = 256 states" in line for line in lines) == 1
+        assert any("vx = 40 lies outside the training data" in line for line in lines)
+
+
+def test_bench_counts_clipped_lengths_in_one_line(models, tmp_path, capsys):
+    bench = [
+        "bench",
+        "maze2d-umaze",
+        "--methods",
+        "vhd",
+        "--protocols",
+        "ss",
+        "--n",
+        "3",
+        "--workers",
+        "1",
+        "--keep",
+        "0",
+    ]
+    assert run([*bench, "--steps", "2", "--gamma", "90", "--out", str(tmp_path)]) == 0
+    told = " ".join(capsys.readouterr().err.split())
+    assert told.count("clipped") == 1
+    assert "3 of 3 predicted lengths were clipped at T_max = 256 states" in told
+    assert "vhd: warning" not in told
+
+
 def test_smoothing_is_an_option_that_plans_follow_and_rows_record(models, tmp_path, capsys):
     base = ["plan", "maze2d-umaze", "--start", "1", "1", "--goal", "3", "1", "--length", "49", "--json"]
     states = []

@@ -17,10 +17,11 @@ from vhdiffuser.diffusion.config import PlannerConfig
 from vhdiffuser.diffusion.task import PlannerTask
 from vhdiffuser.diffusion.unet import TemporalUnet
 from vhdiffuser.envs.registry import get_spec
-from vhdiffuser.errors import DataError, VhdError
+from vhdiffuser.errors import ClippedLengthWarning, DataError, OutsideDataWarning, VhdError, VhdWarning
 from vhdiffuser.modelfile import ModelHeader, load_model, save_model
 from vhdiffuser.models import find_model, shipped_environments
 from vhdiffuser.planner import planner as planner_module
+from vhdiffuser.planner.bound import BoundPlanner
 from vhdiffuser.planner.planner import Planner
 from vhdiffuser.types import EnvSpec, Episodes
 
@@ -176,6 +177,7 @@ class Ruler:
         return 10 * np.abs(starts[:, :2] - goals).max(axis=1)
 
 
+@pytest.mark.filterwarnings("ignore::vhdiffuser.errors.ClippedLengthWarning")
 def test_predicted_lengths_are_scaled_and_clipped() -> None:
     planner = make_planner(length_predictor=Ruler(), lengths=(2, 999))  # may be asked for, are never predicted
     starts = np.array([[0.5, 0.5, 0, 0], [0.5, 0.5, 0, 0]])
@@ -264,7 +266,7 @@ def test_other_lengths_can_be_allowed() -> None:
 
 def test_states_outside_the_data_warn_or_are_refused() -> None:
     far = np.array([9.0, 1.0])
-    with pytest.warns(UserWarning, match=r"goal 0: x = 9 lies outside the training data's 0.4 .. 3.2"):
+    with pytest.warns(OutsideDataWarning, match=r"goal 0: x = 9 lies outside the training data's 0.4 .. 3.2"):
         make_planner().plan(START, far, 40)
     with pytest.raises(VhdError, match="Choose one inside"):
         make_planner(outside="refuse").plan(START, far, 40)
@@ -319,3 +321,44 @@ def test_a_planner_trained_on_straight_lines_plans_straight_lines() -> None:
     ]
     assert np.median(errors) < 0.08
     assert max(errors) < 0.3
+
+
+class _Steps:
+    """A Length Predictor that knows how far: the goal's x is the number of steps."""
+
+    def predict_steps(self, starts: np.ndarray, goals: np.ndarray) -> np.ndarray:
+        return goals[..., 0]
+
+
+def test_lengths_clipped_at_T_max_are_counted_in_a_warning() -> None:
+    planner = make_planner(replace(SMALL, gamma=1.0), length_predictor=_Steps(), outside="ignore")
+    starts, steps = np.zeros((4, 4)), np.array([100, SPEC.T_max - 1, SPEC.T_max, 10 * SPEC.T_max])
+    goals = np.stack([steps, np.zeros(4)], axis=1)
+    with pytest.warns(
+        ClippedLengthWarning, match=r"2 of 4 predicted lengths clipped at T_max = 256 .*gamma 1\)"
+    ) as seen:
+        lengths = planner.predict_lengths(starts, goals)
+    assert len(seen) == 1
+    assert lengths.tolist() == [101, 256, 256, 256]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        planner.plan_batch(starts[:2], goals[:2])  # 256 states just fit
+        planner.plan_batch(starts, goals, 256)  # nothing was predicted
+    with pytest.warns(ClippedLengthWarning, match="1 of 2 .*gamma 1.3"):
+        planner.plan_batch(starts[:2], goals[:2], gamma=1.3)
+
+
+@pytest.mark.parametrize("how", ["plan", "plan_batch", "bound", "predict_lengths"])
+def test_warnings_point_at_the_caller_s_line(how: str) -> None:
+    planner = make_planner(length_predictor=_Steps())
+    start, goal = START[None], np.array([[900.0, 1.0]])
+    calls = {
+        "plan": lambda: planner.plan(start[0], goal[0]),
+        "plan_batch": lambda: planner.plan_batch(start, goal),
+        "bound": lambda: BoundPlanner.of(planner).plan_batch(start, goal, seeds=np.array([0])),
+        "predict_lengths": lambda: planner.predict_lengths(start, goal),
+    }
+    with pytest.warns(VhdWarning) as seen:
+        calls[how]()
+    assert {Path(warning.filename).name for warning in seen} == {Path(__file__).name}
+    assert {warning.category for warning in seen} <= {ClippedLengthWarning, OutsideDataWarning}

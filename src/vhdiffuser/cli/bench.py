@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from vhdiffuser.benchmark.methods import PlannerChoice
     from vhdiffuser.control.base import Controller
     from vhdiffuser.report.video import View
+    from vhdiffuser.results.rows import Row
     from vhdiffuser.results.summary import Summary
 
 
@@ -89,6 +90,7 @@ class Bench:
 
     def run(self) -> None:
         """Run what is missing, print the summary."""
+        from vhdiffuser.benchmark.methods import get_method
         from vhdiffuser.benchmark.run import run_benchmark
         from vhdiffuser.benchmark.settings import BenchConfig
         from vhdiffuser.envs.make import make_env
@@ -107,7 +109,13 @@ class Bench:
         )
         given = {key: getattr(self, key) for key in ("threshold", "check_every") if getattr(self, key) is not None}
         config = replace(config, **given)
-        with self._progress() as (on_start, on_row):
+        predicted: list[int] = []  # lengths of the plans that a Length Predictor set
+        with self._progress() as (on_start, show_row):
+
+            def on_row(row: Row) -> None:
+                predicted.extend(row.plan_lengths if get_method(row.method).predicts else ())
+                show_row(row)
+
             summaries = run_benchmark(
                 config,
                 self.out,
@@ -120,6 +128,11 @@ class Bench:
             )
         if self.video is not None:
             self._write_videos(self.video)
+        clipped = sum(length >= spec.T_max for length in predicted)
+        if clipped and not self.quiet:
+            err.print(
+                f"{clipped:,} of {len(predicted):,} predicted lengths were clipped at T_max = {spec.T_max} states"
+            )
         if self.json:
             print_json([summary.to_json() for summary in summaries])
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,7 +16,7 @@ from tyro.conf import Positional
 from vhdiffuser.cli.bench import Bench
 from vhdiffuser.cli.console import err, out, print_json, progress_bar
 from vhdiffuser.envs.registry import get_spec
-from vhdiffuser.errors import VhdError
+from vhdiffuser.errors import ClippedLengthWarning, VhdError
 from vhdiffuser.files import atomic_path
 from vhdiffuser.models import Source
 
@@ -85,7 +86,9 @@ class Failures:
             with (
                 Simulators(partial(make_env, spec.name), slots, self.workers) as simulators,
                 progress_bar(f"failures of {spec.name}", "runs", self.quiet) as progress,
+                warnings.catch_warnings(),
             ):
+                warnings.simplefilter("ignore", ClippedLengthWarning)  # what is clipped is counted as `horizon`
                 facts = self._facts(choice, results)
                 env = make_env(spec.name)
                 for failure in run_again(results, choice.planner, controller, simulators, env, facts):

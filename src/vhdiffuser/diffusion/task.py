@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -16,7 +15,7 @@ from vhdiffuser.data.normalizer import Normalizer
 from vhdiffuser.diffusion.config import PlannerConfig
 from vhdiffuser.diffusion.process import Process, clamp, clamp_mask, denoising_loss
 from vhdiffuser.diffusion.unet import TemporalUnet
-from vhdiffuser.errors import DataError, VhdError
+from vhdiffuser.errors import DataError, VhdError, warn
 from vhdiffuser.modelfile import ModelHeader
 from vhdiffuser.types import EnvSpec, Episodes
 
@@ -70,10 +69,7 @@ class PlannerTask:
                 "Lower L_min (or the horizon), or train on longer episodes."
             )
         if self.crops.longest < T_max:
-            warnings.warn(
-                f"the longest episode has {self.crops.longest} states: crops end there, not at T_max = {T_max}.",
-                stacklevel=3,
-            )
+            warn(f"the longest episode has {self.crops.longest} states: crops end there, not at T_max = {T_max}.")
         return L_min, min(T_max, self.crops.longest)
 
     def _longest_direct(self) -> int:

@@ -19,6 +19,7 @@ from vhdiffuser.diffusion.process import Process, clamp_mask
 from vhdiffuser.diffusion.sampler import sample
 from vhdiffuser.diffusion.unet import TemporalUnet
 from vhdiffuser.errors import DataError, VhdError
+from vhdiffuser.length.horizon import plan_lengths
 from vhdiffuser.modelfile import load_model
 from vhdiffuser.planner.requests import check_inside, checked_goals, checked_lengths, checked_seeds, checked_starts
 from vhdiffuser.threads import batches_in_parallel
@@ -187,15 +188,11 @@ class Planner:
     def predict_lengths(self, starts: FloatArray, goals: FloatArray, gamma: float | None = None) -> IntArray:
         """(B,) L_hat = clip(gamma (f_theta(s, g) T_max + 1), L_min, T_max): Algorithm 2, line 1.
 
-        Rounded up: a plan that is too short cannot be followed, one that is a step too long can.
         A fixed-horizon planner without a Length Predictor plans at its horizon.
         """
         if self.length_predictor is not None:
-            gamma = self.gamma if gamma is None else gamma
-            if not gamma > 0:
-                raise VhdError(f"gamma must be above 0 (1 is no margin), got {gamma}.")
-            distance = np.asarray(self.length_predictor.predict_steps(starts, goals), np.float64)  # (B,)
-            return np.clip(np.ceil(gamma * (distance + 1)), self.spec.L_min, self.spec.T_max).astype(np.int64)
+            steps = self.length_predictor.predict_steps(starts, goals)  # (B,)
+            return plan_lengths(steps, self.spec, self.gamma if gamma is None else gamma)
         if self.config.horizon is not None:
             return np.full(len(starts), self.config.horizon)
         raise VhdError(
