@@ -87,7 +87,7 @@ def variants(spec: EnvSpec) -> dict[str, Variant]:
         "not-even": Variant("starts and goals as the data has them", in_phases(default, even=0.0)),
         "small-links": Variant("link set K = {1, 2, 4, 8}", in_phases(default, links=(1, 2, 4, 8))),
         "no-consistency": Variant("without L_cons", in_phases(default, lambda_cons=0.0)),
-        "no-triangle": Variant("without L_triangle", in_phases(default, lambda_triangle=0.0)),
+        "no-triangle": Variant("without L_triangle", in_phases(default, lambda_triangle=0.0, relay_share=0.0)),
         "fine-features": Variant(
             "Fourier features of scale 1, not 0.3",
             replace(default, network=replace(default.network, feature_scale=1.0)),

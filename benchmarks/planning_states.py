@@ -245,11 +245,9 @@ def judge_state(table: Comparison, name: str, judge: Judge, options: argparse.Na
         err.print(f"{judge.spec.name} {name}: not trained yet, left out")
         return
     header = load_model(path, "planner")[1]
-    planner = Planner.load(path, outside="ignore")
+    planner = Planner.load(path, smoothing=options.smoothing, outside="ignore")
     planner.length_predictor = KnownPart(judge.predictor, planner.spec)
-    if options.smoothing is not None:
-        planner.config = replace(planner.config, smoothing=options.smoothing)
-    which = {"state": name, "smoothing": planner.config.smoothing, "model": sha256(path)[:12]}
+    which = {"state": name, "smoothing": planner.smoothing, "model": sha256(path)[:12]}
     about = {
         "dimensions": planner.spec.state_dim,
         "state_names": list(planner.spec.state_names),

@@ -205,8 +205,7 @@ def judge_recipe(table: Comparison, environment: str, name: str, recipe: Recipe,
     if table.find(**row) is not None:
         return
     header = load_model(path, "planner")[1]
-    planner = Planner.load(path, LengthPredictor.load(length), outside="ignore")
-    planner.config = replace(planner.config, **recipe.planning)
+    planner = Planner.load(path, LengthPredictor.load(length), outside="ignore", **recipe.planning)
     row |= {
         "change": recipe.change,
         "parameters": sum(weight.numel() for weight in planner.network.parameters()) / 1e6,

@@ -8,6 +8,8 @@ do not have is parsed only.
 from __future__ import annotations
 
 import argparse
+import functools
+import io
 import itertools
 import re
 import runpy
@@ -16,6 +18,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -262,6 +265,36 @@ def test_every_command_shown_is_accepted_by_its_parser(path, capsys):
                 check_mention(words, help_of)
             except AssertionError as error:
                 pytest.fail(f"{step}: {error}")
+
+
+@functools.cache
+def options_of(command: tuple[str, ...]) -> set[str]:
+    """The options that a command's own help lists; none for words that are no command."""
+    with redirect_stdout(io.StringIO()) as printed, redirect_stderr(io.StringIO()):
+        known = cli.run([*command, "--help"]) == 0
+    return set(re.findall(r"--[a-z][\w-]*", printed.getvalue())) if known else set()
+
+
+def commands_on(path: Path) -> set[tuple[str, ...]]:
+    """The `vhd` commands that a page shows: ("train", "planner")."""
+    found = set()
+    for step in (*steps_of(path), *inline_of(path)):
+        if step.kind == "command" and step.text.startswith("vhd "):
+            for words in variants(step.text):
+                depth = 2 if words[1] in ("data", "train") or words[1:3] == ["models", "export"] else 1
+                found.add(tuple(words[1 : 1 + depth]))
+    return found
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_option_named_alone_is_one_of_a_command_on_its_page(path):
+    """`--smoothing 0` in running text: some `vhd` command that the page shows must have it."""
+    known = set().union(*(options_of(command) for command in commands_on(path)))
+    text = path.read_text()
+    for match in re.finditer(r"(?<!`)`(--[a-z][^`\n]*)`(?!`)", text):
+        unknown = set(re.findall(r"--[a-z][\w-]*", match[1])) - known
+        line = text[: match.start()].count("\n") + 1
+        assert not unknown, f"{path.name}:{line}: no command on this page has {', '.join(sorted(unknown))}"
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))

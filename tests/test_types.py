@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from vhdiffuser.envs.registry import SPECS, get_spec
-from vhdiffuser.errors import DataError, UnknownNameError
+from vhdiffuser.errors import DataError, UnknownNameError, VhdError
 from vhdiffuser.types import EnvSpec, Episodes, Plan
 
 
@@ -21,6 +23,14 @@ def test_episodes_join_and_come_apart_again():
         np.testing.assert_array_equal(episodes.episode(number)[0], states)
         np.testing.assert_array_equal(episodes.episode(number)[1], actions)
     assert (episodes.actions[episodes.ends - 1] == 0).all()
+
+
+def test_a_start_of_goal_dimensions_is_put_where_they_are():
+    spec = replace(get_spec("maze2d-umaze"), goal_dims=(2, 3), velocity_dims=(0, 1))
+    np.testing.assert_array_equal(spec.start_state([5, 6]), [0, 0, 5, 6])
+    np.testing.assert_array_equal(spec.start_state([1, 2, 5, 6]), [1, 2, 5, 6])
+    with pytest.raises(VhdError, match=r"4 numbers x, y, vx, vy, or the 2 numbers vx, vy"):
+        spec.start_state([1, 2, 3])
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import sys
+import warnings
 
 
 class VhdError(Exception):
@@ -25,6 +27,26 @@ class MissingExtraError(VhdError):
 
     def __init__(self, extra: str, purpose: str) -> None:
         super().__init__(f"{purpose} needs the extra '{extra}': pip install 'vhdiffuser[{extra}]'")
+
+
+class VhdWarning(UserWarning):
+    """Base of all our warnings. The command line prints each text once; `warnings.filterwarnings` silences a kind."""
+
+
+class OutsideDataWarning(VhdWarning):
+    """A start, goal or query outside what the model was trained on: its answer is a guess."""
+
+
+class ClippedLengthWarning(VhdWarning):
+    """A predicted length beyond T_max: the plan is shorter than the Length Predictor and gamma ask for."""
+
+
+def warn(message: str, category: type[VhdWarning] = VhdWarning) -> None:
+    """Warn at the user's own line: the first caller outside of this package."""
+    frame, level = sys._getframe(), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "vhdiffuser":
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)
 
 
 class Interrupted(KeyboardInterrupt):

@@ -33,9 +33,15 @@ class ModelHeader:
     data_fingerprint: str
     """Fingerprint of the dataset it was trained on."""
     updates: int = 0
-    """Gradient updates made."""
+    """Gradient updates made, without those of a model that training began with (`notes["began_with"]`)."""
     notes: dict[str, Any] = field(default_factory=dict)
     """Free: minutes, losses, versions."""
+
+    @property
+    def updates_in_all(self) -> int:
+        """Updates behind the weights: its own training's, and all of the model's that this began with."""
+        begun = self.notes.get("began_with")
+        return self.updates + (begun["updates"] if isinstance(begun, dict) else 0)  # version 0.1 noted a digest alone
 
 
 def save_model(path: Path, tensors: dict[str, torch.Tensor], header: ModelHeader) -> None:

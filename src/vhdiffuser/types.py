@@ -6,8 +6,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from vhdiffuser.errors import DataError
+from vhdiffuser.errors import DataError, VhdError
 
 FloatArray = np.ndarray
 IntArray = np.ndarray
@@ -83,6 +84,21 @@ class EnvSpec:
     def goal_of(self, state: FloatArray) -> FloatArray:
         """(..., d) -> (..., goal_dim)."""
         return state[..., list(self.goal_dims)]
+
+    def start_state(self, start: npt.ArrayLike) -> FloatArray:
+        """(d,) of a start given as a planning state (d,), or as goal dimensions (goal_dim,): the others are then 0."""
+        values = np.asarray(start, np.float32)
+        if values.shape == (self.state_dim,):
+            return values
+        if values.shape != (self.goal_dim,):
+            names = ", ".join(self.state_names[dim] for dim in self.goal_dims)
+            raise VhdError(
+                f"{self.name}: a start needs the {self.state_dim} numbers {', '.join(self.state_names)}, or the "
+                f"{self.goal_dim} numbers {names} (the others are then 0); got shape {values.shape}."
+            )
+        state = np.zeros(self.state_dim, np.float32)
+        state[list(self.goal_dims)] = values
+        return state
 
     def to_json(self) -> dict[str, Any]:
         """A dict that JSON can hold."""

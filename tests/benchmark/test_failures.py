@@ -16,7 +16,6 @@ from vhdiffuser.benchmark.failures import (
     Failure,
     count_kinds,
     failed_rows,
-    fastest_motion,
     instances_of,
     judge,
     pick,
@@ -35,7 +34,7 @@ from vhdiffuser.execution.executor import Outcome
 from vhdiffuser.execution.simulators import Simulators
 from vhdiffuser.report.failure_figures import draw_failures
 from vhdiffuser.results.rows import Row, read_results
-from vhdiffuser.types import Episodes, Instance, Plan, Rollout
+from vhdiffuser.types import Instance, Plan, Rollout
 
 NO_WALLS = np.zeros((0, 4))
 FACTS = Facts(SPEC, np.ones(2), fastest=SPEED, acceleration=np.inf, walls=NO_WALLS)
@@ -88,18 +87,6 @@ def test_getting_going_takes_time() -> None:
     assert steps_to_go(0.125, 0.0, 0.1, 0.01) == pytest.approx(5)
     assert steps_to_go(1.0, 0.1, 0.1, 0.01) == pytest.approx(10)
     assert judged(line((0, 0), (1, 0), 14), (1, 0), replace(FACTS, acceleration=0.01)).kind == "horizon"
-
-
-def test_the_fastest_motion_is_read_from_the_data_and_over_no_end() -> None:
-    rest, moving = np.zeros((11, 2)), np.stack([0.2 * np.arange(12), np.zeros(12)], axis=1)
-    states = np.concatenate([rest[:-1], moving])
-    jump = np.concatenate([[[50.0, 50.0]], np.full((30, 2), 50.0)])
-    episodes = Episodes.from_parts([(s, np.zeros((len(s) - 1, 2))) for s in (states, jump)])
-    fastest, gain = fastest_motion(episodes, SPEC)
-    assert fastest == pytest.approx(0.2)
-    assert gain == pytest.approx(0.02), "from rest to 0.2 a step in 10 steps"
-    still = Episodes.from_parts([(np.zeros((40, 2)), np.zeros((39, 2)))])
-    assert fastest_motion(still, SPEC)[1] == np.inf
 
 
 def test_a_plan_through_a_wall_is_found_even_where_it_jumps_over_it() -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from vhdiffuser.cli import run
+from vhdiffuser.results.rows import read_folder
 
 TINY = ["--threads", "1", "--quiet", "--updates", "3", "--log-every", "1", "--warmup", "1"]
 
@@ -49,6 +50,73 @@ def test_plan_in_every_format(models, tmp_path, capsys):
     assert len(lines) - 1 == json.loads((tmp_path / "plan.json").read_text())["length"]
 
 
+def test_warnings_are_one_plain_line_each(models, capsys):
+    """gamma 9 clips every length; the velocity lies outside the data."""
+    plan = ["plan", "maze2d-umaze", "--start", "1", "1", "40", "0", "--goal", "3", "1", "--gamma", "90", "--steps", "2"]
+    for _ in range(2):  # a second command says it again
+        assert run([*plan, "--execute", "rp"]) == 0
+        lines = capsys.readouterr().err.splitlines()
+        assert len(lines) == len(set(lines))
+        assert all(line.startswith("vhd: warning: ") for line in lines)
+        assert sum("1 of 1 predicted lengths clipped at T_max = 256 states" in line for line in lines) == 1
+        assert any("vx = 40 lies outside the training data" in line for line in lines)
+
+
+def test_bench_counts_clipped_lengths_in_one_line(models, tmp_path, capsys):
+    bench = [
+        "bench",
+        "maze2d-umaze",
+        "--methods",
+        "vhd",
+        "--protocols",
+        "ss",
+        "--n",
+        "3",
+        "--workers",
+        "1",
+        "--keep",
+        "0",
+    ]
+    assert run([*bench, "--steps", "2", "--gamma", "90", "--out", str(tmp_path)]) == 0
+    told = " ".join(capsys.readouterr().err.split())
+    assert told.count("clipped") == 1
+    assert "3 of 3 predicted lengths were clipped at T_max = 256 states" in told
+    assert "vhd: warning" not in told
+
+
+def test_smoothing_is_an_option_that_plans_follow_and_rows_record(models, tmp_path, capsys):
+    base = ["plan", "maze2d-umaze", "--start", "1", "1", "--goal", "3", "1", "--length", "49", "--json"]
+    states = []
+    for option in ([], ["--smoothing", "12"], ["--smoothing", "0"]):
+        assert run([*base, *option]) == 0
+        states.append(np.array(json.loads(capsys.readouterr().out)["states"]))
+    np.testing.assert_array_equal(states[0], states[1])
+    assert np.abs(states[2] - states[1]).max() > 1e-2
+    bench = ["bench", "maze2d-umaze", "--methods", "vhd", "--protocols", "ss", "--n", "2", "--workers", "1"]
+    for option, recorded in ([], 12.0), (["--smoothing", "0"], 0.0):
+        folder = tmp_path / f"rows-{recorded:g}"
+        assert run([*bench, *option, "--keep", "0", "--quiet", "--out", str(folder)]) == 0
+        assert read_folder(folder)[0].config["smoothing"] == recorded
+
+
+def test_a_start_of_goal_dimensions_is_put_where_they_are(vhd_home, tmp_path, capsys):
+    """A robot whose velocity comes first: the two numbers of --start are its position."""
+    rng = np.random.default_rng(0)
+    velocity = rng.normal(size=(300, 2)).astype(np.float32)
+    place = np.cumsum(0.1 * velocity, axis=0) - 0.1 * velocity  # p[t+1] - p[t] = 0.1 v[t]
+    data = tmp_path / "cart.npz"
+    np.savez(data, observations=np.hstack([velocity, place]), episode_ends=[150, 300])
+    dims = ["--goal-dims", "2", "3", "--velocity-dims", "0", "1", "--control-dt", "0.1", "--t-max", "32"]
+    assert run(["data", "import", "cart", str(data), *dims]) == 0
+    assert run(["train", "planner", "cart", "--dim", "8", "--batch-size", "4", *TINY]) == 0
+    assert run(["train", "length", "cart", *TINY]) == 0
+    capsys.readouterr()
+    assert run(["plan", "cart", "--start", "0.1", "0.2", "--goal", "0.3", "0.1", "--length", "12", "--json"]) == 0
+    states = json.loads(capsys.readouterr().out)["states"]
+    np.testing.assert_allclose(states[0], [0, 0, 0.1, 0.2], atol=1e-6)
+    np.testing.assert_allclose(states[-1][2:], [0.3, 0.1], atol=1e-6)
+
+
 def test_a_plan_is_followed_and_the_goal_moves(models, tmp_path, capsys):
     base = ["plan", "maze2d-umaze", "--start", "1", "1", "--goal", "3", "1", "--steps", "3", "--execute"]
     assert run([*base, "ss", "--length", "40", "--then", "1", "2", "--after", "25", "--json"]) == 0
@@ -70,7 +138,7 @@ def test_a_plan_is_followed_and_the_goal_moves(models, tmp_path, capsys):
     ("arguments", "message"),
     [
         (["--start", "1.8", "0.8", "--goal", "3", "1"], "inside a wall"),
-        (["--start", "1", "--goal", "3", "1"], "--start needs 4 numbers"),
+        (["--start", "1", "--goal", "3", "1"], "a start needs the 4 numbers x, y, vx, vy"),
         (["--start", "1", "1", "--goal", "3", "1", "2"], "goal"),
         (["--start", "1", "1", "--goal", "3", "1", "--length", "9999"], "out of range"),
         (["--start", "1", "1", "--goal", "3", "1", "--out", "plan.txt"], "must be .png"),

@@ -10,8 +10,10 @@ import pytest
 
 from vhdiffuser.benchmark.dynamics_eval import RecordedStart
 from vhdiffuser.cli import run
-from vhdiffuser.data.store import Dataset, save_dataset
+from vhdiffuser.data.motion import FastestMotion, fastest_motion
+from vhdiffuser.data.store import Dataset, load_dataset, save_dataset
 from vhdiffuser.envs.registry import get_spec
+from vhdiffuser.modelfile import load_model
 from vhdiffuser.types import Episodes
 
 ENV = "maze2d-umaze"
@@ -71,6 +73,23 @@ def test_rows_of_other_weights_are_planned_with_those_there_are_and_it_is_said(b
     captured = capsys.readouterr()
     assert "other weights" in captured.err
     assert "did not fail again" in captured.out
+
+
+def test_no_dataset_is_needed_where_the_planner_s_file_says_how_fast_it_was(benched, monkeypatch, capsys) -> None:
+    monkeypatch.setenv("VHD_HOME", str(benched))
+    command = ["failures", ENV, "--rows", str(benched / "rows"), "--json", *QUICK]
+    capsys.readouterr()
+    assert run(command) == 0
+    with_data = json.loads(capsys.readouterr().out)
+    kept = (benched / "data").rename(benched / "elsewhere")
+    try:
+        assert run(command) == 0
+    finally:
+        kept.rename(benched / "data")
+    assert json.loads(capsys.readouterr().out) == with_data
+    path = next(benched.rglob("vhd/model.safetensors"))
+    motion = fastest_motion(load_dataset(ENV).episodes, get_spec(ENV))
+    assert FastestMotion.from_notes(load_model(path, "planner")[1].notes) == motion
 
 
 def test_failures_say_what_is_missing(benched, monkeypatch, capsys) -> None:

@@ -20,6 +20,7 @@ from vhdiffuser.envs.registry import get_spec
 from vhdiffuser.errors import DataError
 from vhdiffuser.modelfile import ModelHeader, half_precision, load_model, save_model
 from vhdiffuser.planner.load import load_planner
+from vhdiffuser.report.cards import card_markdown
 from vhdiffuser.training import shipping
 
 ENV = "maze2d-umaze"
@@ -114,17 +115,17 @@ def test_numbers_come_from_rows_of_these_very_models(runs, tmp_path, capsys):
 def test_shipped_models_are_listed_and_benched(runs, tmp_path, capsys, monkeypatch):
     weights = tmp_path / "package"
     monkeypatch.setattr(models, "files", lambda package: weights)
-    monkeypatch.setattr("vhdiffuser.cli.models.shipped_path", models.shipped_path)
     assert run(["models"]) == 0
     assert "No weights ship" in capsys.readouterr().out
     assert run(["models", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == []
 
-    assert run(["models", "export", ENV, "--results", str(tmp_path / "r"), "--quiet"]) == 0
+    export = ["models", "export", ENV, "--out", str(weights / "weights" / ENV), "--results", str(tmp_path / "r")]
+    assert run([*export, "--quiet"]) == 0
     bench(tmp_path / "r", "--weights", "shipped")
     capsys.readouterr()
     # The same bytes again, and now with numbers: of the half-precision files themselves.
-    assert run(["models", "export", ENV, "--results", str(tmp_path / "r")]) == 0
+    assert run(export) == 0
     assert capsys.readouterr().err == ""
     assert run(["models"]) == 0
     listed = capsys.readouterr().out
@@ -134,6 +135,43 @@ def test_shipped_models_are_listed_and_benched(runs, tmp_path, capsys, monkeypat
     (card,) = json.loads(capsys.readouterr().out)
     assert card["numbers"]["rp"]["weights"] == "half precision, as shipped"
     assert load_planner(ENV).spec.name == ENV
+
+
+def test_export_writes_where_the_user_is_and_not_into_the_package(runs, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(models, "files", lambda package: tmp_path / "package")
+    assert run(["models", "export", ENV, "--quiet"]) == 0
+    assert f"out/models/{ENV}" in capsys.readouterr().out
+    assert {path.name for path in (tmp_path / "out/models" / ENV).iterdir()} == {
+        "planner.safetensors",
+        "length.safetensors",
+        "card.json",
+        "card.md",
+    }
+    assert not (tmp_path / "package").exists()
+
+
+def test_the_card_of_a_fine_tuned_model_counts_all_its_updates(runs, tmp_path, capsys):
+    tuned = ["--begin-with", "vhd", "--name", "tuned", "--dim", "8", "--batch-size", "4"]
+    assert run(["train", "planner", ENV, *tuned, *TINY, "--updates", "2"]) == 0
+    card, _ = export(capsys, tmp_path / "w", tmp_path / "none", "--planner", "tuned")
+    assert card["updates"] == {"planner": 5, "length": 3}
+    assert (card["models"]["planner"]["updates"], card["models"]["planner"]["began_with"]["updates"]) == (2, 3)
+    words = (tmp_path / "w/card.md").read_text()
+    assert "| 5 (3 + 2) |" in words
+    assert "(of the last 2) |" in words
+
+
+def test_the_ants_card_counts_both_of_its_trainings():
+    card = models.shipped_card("antmaze-medium")
+    assert card["updates"]["planner"] == 17_000
+    assert "17,000 (12,000 + 5,000)" in card_markdown(card)
+
+
+@pytest.mark.parametrize("name", models.shipped_environments())
+def test_shipped_cards_say_the_same_in_words(name):
+    words = models.shipped_path(name, "planner").with_name("card.md").read_text()
+    assert words == card_markdown(models.shipped_card(name))
 
 
 def test_unfit_models_are_refused_and_nothing_is_written(runs, tmp_path, capsys, monkeypatch):

@@ -1,25 +1,79 @@
-"""What `vhd train planner` makes of its options."""
+"""What `vhd train` makes of its options."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields
 
+import numpy as np
 import pytest
 
-from vhdiffuser.cli import run
-from vhdiffuser.cli.train import PAPER_LOOP, PLANNER_LOOP, TrainPlanner
+from vhdiffuser.cli import parse, run
+from vhdiffuser.cli.train import LoopOptions
+from vhdiffuser.data.store import Dataset
+from vhdiffuser.envs.registry import get_spec
+from vhdiffuser.training.loop import LoopConfig
+from vhdiffuser.types import Episodes
+
+
+def loop_of(*options: str) -> LoopConfig:
+    """What `vhd train planner` trains with."""
+    return parse("train", ["planner", "maze2d-umaze", *options]).command._loop()
 
 
 def test_the_paper_recipe_trains_as_diffuser_does() -> None:
-    loop = TrainPlanner("maze2d-umaze", recipe="paper")._loop()
-    assert loop == replace(PLANNER_LOOP, **PAPER_LOOP)
-    assert TrainPlanner("maze2d-umaze")._loop() == PLANNER_LOOP
+    """Adam at a constant 2e-4 from the first update on, and an average with a decay of 0.995."""
+    loop = loop_of("--recipe", "paper")
+    assert (loop.optimizer, loop.learning_rate, loop.final_rate, loop.warmup) == ("adamw", 2e-4, 1.0, 1)
+    assert (loop.ema, loop.weight_decay) == (0.995, 0.0)
+    assert (loop_of().optimizer, loop_of().learning_rate, loop_of().updates) == ("muon", 1e-3, 8_000)
 
 
-def test_what_the_user_gives_is_kept() -> None:
-    given = replace(PLANNER_LOOP, learning_rate=5e-4, updates=7)
-    loop = TrainPlanner("maze2d-umaze", recipe="paper", loop=given)._loop()
-    assert (loop.learning_rate, loop.updates, loop.optimizer) == (5e-4, 7, "adamw")
+@pytest.mark.parametrize("recipe", ["default", "paper"])
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("optimizer", "muon"),
+        ("optimizer", "adamw"),
+        ("learning_rate", 1e-3),
+        ("learning_rate", 2e-4),
+        ("ema", 0.999),
+        ("ema", 0.995),
+        ("weight_decay", 1e-4),
+        ("final_rate", 0.05),
+        ("warmup", 200),
+        ("accumulate", 1),
+        ("clip", 1.0),
+        ("ema_every", 1),
+        ("ema_from", 7),
+        ("updates", 10_000),
+    ],
+)
+def test_what_is_given_wins_over_the_recipe(recipe: str, field: str, value: object) -> None:
+    """Also where it is the other recipe's value, which must not pass for an option that was not given."""
+    given = loop_of("--recipe", recipe, f"--{field.replace('_', '-')}", str(value))
+    plain = loop_of("--recipe", recipe)
+    assert getattr(given, field) == value
+    others = [item.name for item in fields(LoopConfig) if item.name != field]
+    assert [getattr(given, name) for name in others] == [getattr(plain, name) for name in others]
+
+
+def test_every_crop_can_be_asked_for_where_the_recipe_chooses() -> None:
+    ant = Dataset(get_spec("antmaze-medium"), Episodes.from_parts([(np.zeros((2, 29)), np.zeros((1, 8)))]), "import")
+    config_of = {
+        options: parse("train", ["planner", "antmaze-medium", *options]).command._config(ant).directness
+        for options in ((), ("--directness", "3"), ("--directness", "inf"))
+    }
+    assert config_of == {(): 2.2, ("--directness", "3"): 3.0, ("--directness", "inf"): None}
+
+
+def test_every_setting_of_the_loop_is_an_option() -> None:
+    assert [item.name for item in fields(LoopOptions)] == [item.name for item in fields(LoopConfig)]
+
+
+def test_only_what_has_a_paper_recipe_takes_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert parse("train", ["length", "maze2d-umaze", "--recipe", "paper"]).command.recipe == "paper"
+    assert run(["train", "dynamics", "antmaze-medium", "--recipe", "paper"]) == 2
+    assert "--recipe" in capsys.readouterr().err
 
 
 def test_choosing_crops_needs_a_trained_length_predictor(vhd_home, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,6 +9,8 @@ import torch
 from vhdiffuser.errors import VhdError
 from vhdiffuser.length.config import LengthConfig, PhaseConfig, PlateauConfig
 from vhdiffuser.length.curriculum import Curriculum
+from vhdiffuser.modelfile import load_model
+from vhdiffuser.models import find_model, shipped_environments
 
 PHASES = tuple(
     replace(phase, shortest=20, longest=longest, lambda_cons=weight, lambda_triangle=2 * weight)
@@ -82,14 +84,41 @@ def test_paper_recipe_is_the_papers() -> None:
     # Anchors first, then ever more of the rest.
     assert [phase.goals.local for phase in paper.phases] == sorted((p.goals.local for p in paper.phases), reverse=True)
     assert [phase.lambda_cons > 0 for phase in paper.phases] == [False, True, True]
-    assert [phase.lambda_triangle > 0 for phase in paper.phases] == [False, False, True]
+    # Relays are rare in phases I and II, and their term small beside the regression; phase III raises both.
+    for early in (paper.warm_start, paper.expansion):
+        assert 0 < early.relay_share <= 0.1 < paper.strengthening.relay_share
+        assert 0 < early.lambda_triangle <= 0.1 < paper.strengthening.lambda_triangle
 
 
-@pytest.mark.parametrize("change", [{"links": ()}, {"links": (0,)}, {"relays": 0, "relay_share": 0.5}])
+@pytest.mark.parametrize(
+    "change", [{"links": ()}, {"links": (0,)}, {"relays": 0, "relay_share": 0.5, "lambda_triangle": 1.0}]
+)
 def test_bad_phases_are_refused(change: dict[str, object]) -> None:
     fields = {name: getattr(PHASES[0], name) for name in PHASES[0].__dataclass_fields__}
     with pytest.raises(VhdError):
         PhaseConfig(**{**fields, **change})
+
+
+def test_a_relay_share_without_a_triangle_term_is_refused() -> None:
+    phase = LengthConfig.paper().warm_start
+    with pytest.raises(VhdError, match=r"relay_share 0.05 does nothing where lambda_triangle is 0"):
+        replace(phase, lambda_triangle=0.0)
+    assert replace(phase, lambda_triangle=0.0, relay_share=0.0).relay_share == 0
+
+
+def test_models_with_an_idle_relay_share_load_as_what_they_were() -> None:
+    """Version 0.1 wrote `paper` models with a share of 0.05 and no triangle term in phases I and II."""
+    old = LengthConfig.paper().to_json()
+    for name in ("warm_start", "expansion"):
+        old[name]["lambda_triangle"] = 0.0
+    loaded = LengthConfig.from_json(json.loads(json.dumps(old)))
+    assert [phase.relay_share for phase in loaded.phases] == [0.0, 0.0, 0.5]
+
+
+@pytest.mark.parametrize("name", shipped_environments())
+def test_shipped_models_load_with_their_recipe_unchanged(name: str) -> None:
+    _, header = load_model(find_model(name, "length", "shipped"), "length")
+    assert json.loads(json.dumps(LengthConfig.from_json(header.config).to_json())) == header.config
 
 
 def test_bad_levels_are_refused() -> None:

@@ -9,6 +9,7 @@ import torch
 from length_toys import chain_walks, fit, grid_walks, toy_spec
 from scipy.stats import spearmanr
 
+from vhdiffuser.data.normalizer import Normalizer
 from vhdiffuser.length.config import LengthConfig, NetworkConfig
 from vhdiffuser.length.predictor import LengthPredictor
 from vhdiffuser.length.task import LengthTask
@@ -105,6 +106,24 @@ def test_paper_recipe_learns_the_order_of_a_chain() -> None:
     cells = np.arange(20, dtype=np.float32)[:, None]
     predicted = predictor.predict_steps(cells[:, None], cells[None])
     assert spearmanr(predicted.ravel(), np.abs(cells - cells.T).ravel()).statistic > 0.9
+
+
+def test_the_papers_phase_one_uses_relays() -> None:
+    """Rarely, by the recipe; here for every pair and for none, on the same mini-batch."""
+    episodes = chain_walks(20, stay=0.25, episodes=20, length=100)
+    recipe = small(LengthConfig.paper())
+    terms = {}
+    for share in (0.0, 1.0):
+        config = replace(recipe, warm_start=replace(recipe.warm_start, relay_share=share, margin=1.0))
+        task = LengthTask(episodes, toy_spec(1, 40, 0.01), config, Normalizer.fit(episodes.observations), "toy")
+        torch.manual_seed(0)
+        network, other = task.make_network(), task.make_network()
+        ema = lambda s, g, other=other: 0.1 * other(s, g)  # noqa: E731  (below f, so that every relay undercuts it)
+        loss, logged = task.loss(network, ema, torch.Generator().manual_seed(1), 0)
+        assert logged["phase"] == 1.0
+        terms[share] = float(loss.detach()), float(logged["L_triangle"]), logged["lambda_triangle"]
+    assert terms[1.0][1] != terms[0.0][1]
+    assert terms[1.0][0] - terms[0.0][0] == pytest.approx(0.05 * (terms[1.0][1] - terms[0.0][1]), rel=1e-3)
 
 
 def test_loss_is_a_function_of_seed_and_logs_its_terms(

@@ -11,10 +11,10 @@ from torch import nn
 
 from vhdiffuser.data.normalizer import Normalizer
 from vhdiffuser.envs.registry import get_spec
-from vhdiffuser.errors import DataError, VhdError
+from vhdiffuser.errors import DataError, OutsideDataWarning, VhdError
 from vhdiffuser.length.config import LengthConfig, NetworkConfig
 from vhdiffuser.length.network import FourierEncoder, LengthNetwork
-from vhdiffuser.length.predictor import LengthPredictor, OutsideDataWarning
+from vhdiffuser.length.predictor import LengthPredictor
 from vhdiffuser.length.task import LengthTask
 from vhdiffuser.modelfile import save_model
 from vhdiffuser.types import Episodes
@@ -77,6 +77,7 @@ def test_spread(predictor: LengthPredictor, states: np.ndarray) -> None:
         LengthPredictor(make_network(single), SPEC, single, NORMALIZER).predict_spread(states, states)
 
 
+@pytest.mark.filterwarnings("ignore::vhdiffuser.errors.ClippedLengthWarning")
 def test_plan_length_is_the_papers_formula(predictor: LengthPredictor, states: np.ndarray) -> None:
     goals = states[::-1, :2]
     steps = predictor.predict_steps(states, goals).astype(np.float64)

@@ -11,14 +11,17 @@ import numpy as np
 import pytest
 import torch
 
+from vhdiffuser.data.crops import knot_count
 from vhdiffuser.data.normalizer import Normalizer
 from vhdiffuser.diffusion.config import PlannerConfig
 from vhdiffuser.diffusion.task import PlannerTask
 from vhdiffuser.diffusion.unet import TemporalUnet
 from vhdiffuser.envs.registry import get_spec
-from vhdiffuser.errors import DataError, VhdError
-from vhdiffuser.modelfile import ModelHeader, save_model
+from vhdiffuser.errors import ClippedLengthWarning, DataError, OutsideDataWarning, VhdError, VhdWarning
+from vhdiffuser.modelfile import ModelHeader, load_model, save_model
+from vhdiffuser.models import find_model, shipped_environments
 from vhdiffuser.planner import planner as planner_module
+from vhdiffuser.planner.bound import BoundPlanner
 from vhdiffuser.planner.planner import Planner
 from vhdiffuser.types import EnvSpec, Episodes
 
@@ -87,6 +90,50 @@ def test_a_stretched_plan_is_the_shorter_one_walked_slowly() -> None:
     np.testing.assert_array_equal(fixed.plan(start, goal, 41).states, short.states)
 
 
+class _Identity(torch.nn.Module):
+    def forward(self, tau: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+        return tau
+
+
+def _configs(name: str) -> list[PlannerConfig]:
+    """The environment's shipped recipe and, as its baselines, the same at each fixed horizon."""
+    _, header = load_model(find_model(name, "planner", "shipped"), "planner")
+    config, horizons = PlannerConfig.from_json(header.config), get_spec(name).horizons
+    return [config, *(replace(config, directness=None, horizon=horizon) for horizon in horizons)]
+
+
+@pytest.mark.parametrize("name", shipped_environments())
+def test_a_longer_plan_never_has_fewer_knots(name: str) -> None:
+    spec = get_spec(name)
+    limits = np.ones(spec.state_dim, np.float32)
+    lengths = np.arange(2, max(spec.T_max, *spec.horizons) + 1)
+    ends = np.zeros((len(lengths), spec.state_dim)), np.zeros((len(lengths), spec.goal_dim))
+    for config in _configs(name):
+        planner = Planner(_Identity(), config, spec, Normalizer(-limits, limits), lengths=(2, int(lengths[-1])))
+        plans = planner.plan_batch(*ends, lengths, steps=1, keep_denoising=True)
+        knots = np.array([plan.denoising.shape[1] for plan in plans if plan.denoising is not None])
+        assert len(knots) == len(lengths)
+        assert set(np.diff(knots)) <= {0, 1}, f"horizon {config.horizon}"
+        if config.horizon is not None:  # drawn as it was trained, at its horizon and at every predicted length
+            np.testing.assert_array_equal(knots, [knot_count(int(length), config.stride) for length in lengths])
+
+
+def test_smoothing_can_be_set_when_planning() -> None:
+    """0 draws the plan through every knot, as the network made them; what is not given is the recipe's."""
+    start, goal = (values[0] for values in pairs(1))
+    config = replace(SMALL, smoothing=8.0)
+    plan = {
+        value: make_planner(config, smoothing=value).plan(start, goal, 41, keep_denoising=True)
+        for value in (None, 0.0, 8.0)
+    }
+    np.testing.assert_array_equal(plan[None].states, plan[8.0].states)
+    assert plan[0.0].denoising is not None
+    np.testing.assert_allclose(plan[0.0].states[::4, :2], plan[0.0].denoising[-1, :, :2], atol=1e-4)
+    assert np.abs(plan[8.0].states[::4, :2] - plan[0.0].states[::4, :2]).max() > 1e-2
+    with pytest.raises(VhdError, match="smoothing must be a time"):
+        make_planner(config, smoothing=-1.0)
+
+
 def test_full_state_clamp_fixes_the_goal_s_velocity_and_goal_clamp_does_not() -> None:
     starts, goals = pairs(2)
     full = np.concatenate([goals, [[1.0, -2.0], [0.5, 0.0]]], axis=1)
@@ -130,6 +177,7 @@ class Ruler:
         return 10 * np.abs(starts[:, :2] - goals).max(axis=1)
 
 
+@pytest.mark.filterwarnings("ignore::vhdiffuser.errors.ClippedLengthWarning")
 def test_predicted_lengths_are_scaled_and_clipped() -> None:
     planner = make_planner(length_predictor=Ruler(), lengths=(2, 999))  # may be asked for, are never predicted
     starts = np.array([[0.5, 0.5, 0, 0], [0.5, 0.5, 0, 0]])
@@ -218,7 +266,7 @@ def test_other_lengths_can_be_allowed() -> None:
 
 def test_states_outside_the_data_warn_or_are_refused() -> None:
     far = np.array([9.0, 1.0])
-    with pytest.warns(UserWarning, match=r"goal 0: x = 9 lies outside the training data's 0.4 .. 3.2"):
+    with pytest.warns(OutsideDataWarning, match=r"goal 0: x = 9 lies outside the training data's 0.4 .. 3.2"):
         make_planner().plan(START, far, 40)
     with pytest.raises(VhdError, match="Choose one inside"):
         make_planner(outside="refuse").plan(START, far, 40)
@@ -273,3 +321,44 @@ def test_a_planner_trained_on_straight_lines_plans_straight_lines() -> None:
     ]
     assert np.median(errors) < 0.08
     assert max(errors) < 0.3
+
+
+class _Steps:
+    """A Length Predictor that knows how far: the goal's x is the number of steps."""
+
+    def predict_steps(self, starts: np.ndarray, goals: np.ndarray) -> np.ndarray:
+        return goals[..., 0]
+
+
+def test_lengths_clipped_at_T_max_are_counted_in_a_warning() -> None:
+    planner = make_planner(replace(SMALL, gamma=1.0), length_predictor=_Steps(), outside="ignore")
+    starts, steps = np.zeros((4, 4)), np.array([100, SPEC.T_max - 1, SPEC.T_max, 10 * SPEC.T_max])
+    goals = np.stack([steps, np.zeros(4)], axis=1)
+    with pytest.warns(
+        ClippedLengthWarning, match=r"2 of 4 predicted lengths clipped at T_max = 256 .*gamma 1\)"
+    ) as seen:
+        lengths = planner.predict_lengths(starts, goals)
+    assert len(seen) == 1
+    assert lengths.tolist() == [101, 256, 256, 256]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        planner.plan_batch(starts[:2], goals[:2])  # 256 states just fit
+        planner.plan_batch(starts, goals, 256)  # nothing was predicted
+    with pytest.warns(ClippedLengthWarning, match="1 of 2 .*gamma 1.3"):
+        planner.plan_batch(starts[:2], goals[:2], gamma=1.3)
+
+
+@pytest.mark.parametrize("how", ["plan", "plan_batch", "bound", "predict_lengths"])
+def test_warnings_point_at_the_caller_s_line(how: str) -> None:
+    planner = make_planner(length_predictor=_Steps())
+    start, goal = START[None], np.array([[900.0, 1.0]])
+    calls = {
+        "plan": lambda: planner.plan(start[0], goal[0]),
+        "plan_batch": lambda: planner.plan_batch(start, goal),
+        "bound": lambda: BoundPlanner.of(planner).plan_batch(start, goal, seeds=np.array([0])),
+        "predict_lengths": lambda: planner.predict_lengths(start, goal),
+    }
+    with pytest.warns(VhdWarning) as seen:
+        calls[how]()
+    assert {Path(warning.filename).name for warning in seen} == {Path(__file__).name}
+    assert {warning.category for warning in seen} <= {ClippedLengthWarning, OutsideDataWarning}

@@ -90,7 +90,10 @@ def test_fine_tuning_begins_where_the_model_ended(tmp_path):
     tensors, header = load_model(path, "planner")
     torch.testing.assert_close(tensors, learned, atol=1e-6, rtol=0)
     assert header.updates == 1
-    assert header.notes["began_with"] == sha256(model)[:12]
+    assert header.notes["began_with"] == {"sha256": sha256(model)[:12], "updates": 300}
+    path = train(lambda device: LineTask(), few, tmp_path / "again", lambda status: None, begin_with=path)
+    again = load_model(path, "planner")[1]
+    assert (again.updates, again.notes["began_with"]["updates"], again.updates_in_all) == (1, 301, 302)
     with pytest.raises(DataError, match="do not fit"):
         train(lambda device: LineTask(width=4), few, tmp_path / "third", lambda status: None, begin_with=model)
 

@@ -145,6 +145,13 @@ def test_lengths_of_many_pairs(client):
     np.testing.assert_allclose(reply["lengths"], expected, atol=1)
 
 
+@pytest.mark.filterwarnings("ignore::vhdiffuser.errors.ClippedLengthWarning")
+def test_a_length_clipped_at_T_max_is_noted(client):
+    horizon = client.post("/api/plan", json={**FREE, "gamma": 4}).json()["horizon"]
+    assert (horizon["length"], len(horizon["notes"])) == (SPEC.T_max, 1)
+    assert "clipped at T_max = 256" in horizon["notes"][0]
+
+
 def test_what_lies_outside_the_data_is_noted(client):
     inside = client.post("/api/plan", json=FREE).json()["horizon"]["notes"]
     fast = client.post("/api/plan", json={**FREE, "start": [1, 1, 9, 0]}).json()["horizon"]["notes"]

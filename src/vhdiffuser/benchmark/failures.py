@@ -25,7 +25,6 @@ import numpy as np
 from vhdiffuser.benchmark.falls import fallen
 from vhdiffuser.benchmark.geodesic import Geodesic, wall_distance
 from vhdiffuser.benchmark.instances import draw_instances
-from vhdiffuser.benchmark.length_eval import SPEED_LAG, observed_speeds
 from vhdiffuser.benchmark.run import kept_rollout
 from vhdiffuser.control.base import Controller
 from vhdiffuser.envs.base import PlanningEnv
@@ -36,7 +35,7 @@ from vhdiffuser.execution.rules import ExecutionRule
 from vhdiffuser.execution.simulators import Simulators
 from vhdiffuser.results.rows import ResultFile, Row
 from vhdiffuser.results.sidefiles import KeptRollout
-from vhdiffuser.types import EnvSpec, Episodes, FloatArray, Instance, Plan
+from vhdiffuser.types import EnvSpec, FloatArray, Instance, Plan
 
 KINDS = ("horizon", "plan", "endpoint", "fall", "tracking")
 PROTOCOLS = ("ss", "rp")
@@ -108,15 +107,6 @@ class Failure:
             "start": [float(value) for value in self.kept.instance.start],
             "goal": [float(value) for value in self.kept.instance.goal],
         }
-
-
-def fastest_motion(episodes: Episodes, spec: EnvSpec) -> tuple[float, float]:
-    """The fastest speed of the goal dimensions in the data, and its fastest gain, both over 10 control steps."""
-    speeds = observed_speeds(episodes, spec)
-    gains = (speeds[SPEED_LAG:] - speeds[:-SPEED_LAG]) / SPEED_LAG
-    # Without a gain to be seen (episodes too short, or one speed only) no time is asked for to get going.
-    gain = np.nanmax(gains, initial=0.0)
-    return float(np.nanmax(speeds)), float(gain) if gain > 0 else np.inf
 
 
 def failed_rows(results: ResultFile) -> list[Row]:

@@ -13,6 +13,7 @@ from scipy.stats import spearmanr
 
 from vhdiffuser.benchmark.geodesic import Geodesic
 from vhdiffuser.benchmark.instances import draw_instances
+from vhdiffuser.data.motion import observed_speeds
 from vhdiffuser.envs.base import PlanningEnv
 from vhdiffuser.errors import VhdError
 from vhdiffuser.length.predictor import LengthPredictor
@@ -23,8 +24,6 @@ FAR_STEPS = 300
 PAIRS = 2000
 PAIRS_SEED = 20_000
 """Seed of the pairs that figures are reported on. Tune on another one."""
-SPEED_LAG = 10
-"""Control steps over which a speed is taken."""
 _CALIBRATION_BINS = 12
 
 
@@ -47,20 +46,6 @@ class LengthEvaluation:
 def observed_speed(episodes: Episodes, spec: EnvSpec) -> float:
     """Mean speed of the goal dimensions in the data, units per control step."""
     return float(np.nanmean(observed_speeds(episodes, spec), dtype=np.float64))
-
-
-def observed_speeds(episodes: Episodes, spec: EnvSpec) -> FloatArray:
-    """(N - SPEED_LAG,) speed of the goal dimensions from each state on, units per control step; NaN over an end.
-
-    Taken over 10 steps: an ant's sway within a stride is not progress.
-    """
-    goals = spec.goal_of(spec.planning_state(episodes.observations))
-    moved = np.linalg.norm(goals[SPEED_LAG:] - goals[:-SPEED_LAG], axis=1)
-    number = np.repeat(np.arange(len(episodes)), np.diff(episodes.ends, prepend=0))
-    same = number[SPEED_LAG:] == number[:-SPEED_LAG]
-    if not same.any():
-        raise VhdError(f"no episode has {SPEED_LAG + 1} states: the data is too short to tell its speed. State one.")
-    return np.where(same, moved / SPEED_LAG, np.nan)
 
 
 def make_geodesic(spec: EnvSpec) -> Geodesic | None:

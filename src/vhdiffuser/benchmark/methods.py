@@ -73,6 +73,8 @@ class PlannerChoice:
     """Plans drawn for each plan used; 1 means no selection."""
     models: dict[str, str]
     """Digest of each model file, by kind."""
+    smoothing: float | None = None
+    """Time, in control steps, over which plans are evened out; none where the planner has no such thing."""
 
     def describe(self) -> dict[str, Any]:
         """What results record."""
@@ -80,6 +82,7 @@ class PlannerChoice:
             "sampler": self.sampler,
             "sampler_steps": self.sampler_steps,
             "gamma": self.gamma,
+            "smoothing": self.smoothing,
             "candidates": self.candidates,
             "models": self.models,
         }

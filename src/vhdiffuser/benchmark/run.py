@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from vhdiffuser.benchmark.mismatch import plan_sheet
 from vhdiffuser.benchmark.settings import BenchConfig, Setting, describe_instances, make_setting
 from vhdiffuser.control.base import Controller
 from vhdiffuser.envs.base import PlanningEnv
+from vhdiffuser.errors import ClippedLengthWarning
 from vhdiffuser.execution.executor import Executor, Outcome
 from vhdiffuser.execution.simulators import EnvFactory, Simulators
 from vhdiffuser.results.rows import Row, open_results
@@ -73,12 +75,14 @@ def run_benchmark(
             missing += sum(number not in writer.present for number in range(len(cell.setting.instances)))
     if on_start is not None:
         on_start(missing)
-    with Simulators(make_env, config.slots(env.spec.family), config.workers) as simulators:
-        summaries = [_run_cell(cell, controller, simulators, geodesic, on_row) for cell in cells]
-    paper = [settings[name].instances for name in ("ss", "rp") if name in settings]
-    if "vhd" in choices and paper and not plans_path(folder, config.environment).exists():
-        sheet = plan_sheet(choices["vhd"].planner, env, paper[0][: max(1, config.keep)], config.seed)
-        save_plans(plans_path(folder, config.environment), sheet)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ClippedLengthWarning)  # of a thousand plans some are; rows tell which
+        with Simulators(make_env, config.slots(env.spec.family), config.workers) as simulators:
+            summaries = [_run_cell(cell, controller, simulators, geodesic, on_row) for cell in cells]
+        paper = [settings[name].instances for name in ("ss", "rp") if name in settings]
+        if "vhd" in choices and paper and not plans_path(folder, config.environment).exists():
+            sheet = plan_sheet(choices["vhd"].planner, env, paper[0][: max(1, config.keep)], config.seed)
+            save_plans(plans_path(folder, config.environment), sheet)
     return summaries
 
 

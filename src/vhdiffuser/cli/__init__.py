@@ -10,11 +10,14 @@ import difflib
 import os
 import signal
 import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.metadata import version
 from typing import Any
 
-from vhdiffuser.errors import Interrupted, VhdError
+from vhdiffuser.errors import Interrupted, VhdError, VhdWarning
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "demo": ("vhdiffuser.cli.demo:Demo", "the shipped weights at work, beside the paper's numbers"),
@@ -78,7 +81,8 @@ def run(arguments: list[str]) -> int:
         print(f"vhd: unknown command '{name}'.{hint} Known: {', '.join(COMMANDS)}.", file=sys.stderr)
         return 2
     try:
-        parse(name, rest).run()
+        with _warnings_in_words():
+            parse(name, rest).run()
         sys.stdout.flush()
     except VhdError as error:
         print(f"vhd: {error}", file=sys.stderr)
@@ -92,6 +96,25 @@ def run(arguments: list[str]) -> int:
     except SystemExit as stop:  # tyro: 0 after --help, 2 after a wrong option
         return stop.code if isinstance(stop.code, int) else 2
     return 0
+
+
+@contextmanager
+def _warnings_in_words() -> Iterator[None]:
+    """Print our own warnings as one line on stderr, each text once; others as Python does."""
+    shown: set[str] = set()
+    with warnings.catch_warnings():
+        usual = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+            if not issubclass(category, VhdWarning):
+                usual(message, category, *where, **more)
+            elif str(message) not in shown:
+                shown.add(str(message))
+                print(f"vhd: warning: {message}", file=sys.stderr)
+
+        warnings.showwarning = show
+        warnings.simplefilter("always", VhdWarning)
+        yield
 
 
 def parse(name: str, arguments: list[str]) -> Any:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from vhdiffuser.benchmark.methods import PlannerChoice
     from vhdiffuser.control.base import Controller
     from vhdiffuser.report.video import View
+    from vhdiffuser.results.rows import Row
     from vhdiffuser.results.summary import Summary
 
 
@@ -60,6 +61,8 @@ class Bench:
     """Reverse steps (default: the planner's own)."""
     gamma: float | None = None
     """Margin on the predicted length (default: the planner's own)."""
+    smoothing: float | None = None
+    """Control steps over which plans are evened out; 0: through every knot (default: the planner's own)."""
     candidates: int = 1
     """Plans drawn for each plan used, the one that the Length Predictor believes most kept; 1 is no selection."""
     position_gain: float | None = None
@@ -87,6 +90,7 @@ class Bench:
 
     def run(self) -> None:
         """Run what is missing, print the summary."""
+        from vhdiffuser.benchmark.methods import get_method
         from vhdiffuser.benchmark.run import run_benchmark
         from vhdiffuser.benchmark.settings import BenchConfig
         from vhdiffuser.envs.make import make_env
@@ -105,7 +109,13 @@ class Bench:
         )
         given = {key: getattr(self, key) for key in ("threshold", "check_every") if getattr(self, key) is not None}
         config = replace(config, **given)
-        with self._progress() as (on_start, on_row):
+        predicted: list[int] = []  # lengths of the plans that a Length Predictor set
+        with self._progress() as (on_start, show_row):
+
+            def on_row(row: Row) -> None:
+                predicted.extend(row.plan_lengths if get_method(row.method).predicts else ())
+                show_row(row)
+
             summaries = run_benchmark(
                 config,
                 self.out,
@@ -118,6 +128,11 @@ class Bench:
             )
         if self.video is not None:
             self._write_videos(self.video)
+        clipped = sum(length >= spec.T_max for length in predicted)
+        if clipped and not self.quiet:
+            err.print(
+                f"{clipped:,} of {len(predicted):,} predicted lengths were clipped at T_max = {spec.T_max} states"
+            )
         if self.json:
             print_json([summary.to_json() for summary in summaries])
         else:
@@ -158,9 +173,12 @@ class Bench:
             require_weights(method, spec, "length", length)
             models["length"] = sha256(length)
             predictor = LengthPredictor.load(length)
-        planner = Planner.load(path, predictor, outside="ignore", lengths=(2, max(spec.T_max, *spec.horizons)))
+        lengths = (2, max(spec.T_max, *spec.horizons))
+        planner = Planner.load(path, predictor, smoothing=self.smoothing, outside="ignore", lengths=lengths)
         bound = BoundPlanner.of(planner, self.sampler, self.steps, self.gamma, self.candidates)
-        return PlannerChoice(bound, bound.sampler, bound.steps, bound.gamma, bound.candidates, models)
+        return PlannerChoice(
+            bound, bound.sampler, bound.steps, bound.gamma, bound.candidates, models, planner.smoothing
+        )
 
     def controller(self) -> Controller:
         """The environment's controller, under these options."""

@@ -116,9 +116,10 @@ def _choose(folder: Path) -> PlannerChoice:
     from vhdiffuser.planner.bound import BoundPlanner
     from vhdiffuser.planner.load import load_planner
 
-    bound = BoundPlanner.of(load_planner(folder, outside="ignore"))
+    planner = load_planner(folder, outside="ignore")
+    bound = BoundPlanner.of(planner)
     models = {kind: sha256(folder / f"{kind}.safetensors") for kind in ("planner", "length")}
-    return PlannerChoice(bound, bound.sampler, bound.steps, bound.gamma, bound.candidates, models)
+    return PlannerChoice(bound, bound.sampler, bound.steps, bound.gamma, bound.candidates, models, planner.smoothing)
 
 
 def _draw(rows: Path, environment: str, picture: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,7 +16,7 @@ from tyro.conf import Positional
 from vhdiffuser.cli.bench import Bench
 from vhdiffuser.cli.console import err, out, print_json, progress_bar
 from vhdiffuser.envs.registry import get_spec
-from vhdiffuser.errors import VhdError
+from vhdiffuser.errors import ClippedLengthWarning, VhdError
 from vhdiffuser.files import atomic_path
 from vhdiffuser.models import Source
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from vhdiffuser.benchmark.failures import Facts, Failure
     from vhdiffuser.benchmark.methods import PlannerChoice
     from vhdiffuser.control.base import Controller
+    from vhdiffuser.data.motion import FastestMotion
     from vhdiffuser.results.rows import ResultFile
 
 Name = Annotated[str, tyro.conf.arg(metavar="ENV")]
@@ -84,7 +86,9 @@ class Failures:
             with (
                 Simulators(partial(make_env, spec.name), slots, self.workers) as simulators,
                 progress_bar(f"failures of {spec.name}", "runs", self.quiet) as progress,
+                warnings.catch_warnings(),
             ):
+                warnings.simplefilter("ignore", ClippedLengthWarning)  # what is clipped is counted as `horizon`
                 facts = self._facts(choice, results)
                 env = make_env(spec.name)
                 for failure in run_again(results, choice.planner, controller, simulators, env, facts):
@@ -115,6 +119,7 @@ class Failures:
         config = results.config
         gains = {key: config["controller"].get(key) for key in ("position_gain", "velocity_gain")}
         options: dict[str, Any] = {key: config[key] for key in ("sampler", "gamma", "candidates")}
+        options["smoothing"] = config.get("smoothing")  # rows of version 0.1 do not say: the planner's own
         candidates = [
             Bench(self.env, steps=config["sampler_steps"], weights=source, **options, **gains) for source in _SOURCES
         ]
@@ -134,26 +139,35 @@ class Failures:
         return *found[0], False
 
     def _facts(self, choice: PlannerChoice, results: ResultFile) -> Facts:
-        from vhdiffuser.benchmark.failures import Facts, fastest_motion
+        from vhdiffuser.benchmark.failures import Facts
         from vhdiffuser.benchmark.length_eval import make_geodesic
-        from vhdiffuser.data.store import load_dataset
         from vhdiffuser.envs.make import body_radius
 
         spec = get_spec(self.env)
-        if self.speed is not None and not self.speed > 0:
-            raise VhdError(f"the fastest speed must be above 0 units per step, got {self.speed}.")
-        fastest, acceleration = self.speed, float("inf")
-        if fastest is None:
-            fastest, acceleration = fastest_motion(load_dataset(spec.name).episodes, spec)
+        motion = self._motion(choice)
         return Facts(
             spec=spec,
             scale=choice.planner.normalizer.scale,
-            fastest=fastest,
-            acceleration=acceleration,
+            fastest=motion.speed,
+            acceleration=motion.acceleration,
             walls=np.asarray(results.config["walls"], float).reshape(-1, 4),
             radius=body_radius(spec),
             geodesic=make_geodesic(spec),
         )
+
+    def _motion(self, choice: PlannerChoice) -> FastestMotion:
+        """As --speed says, as the planner's file does, or as the dataset does where the file is older than that."""
+        from vhdiffuser.data.motion import FastestMotion, fastest_motion
+        from vhdiffuser.data.store import load_dataset
+        from vhdiffuser.planner.bound import BoundPlanner
+
+        if self.speed is not None:
+            if not self.speed > 0:
+                raise VhdError(f"the fastest speed must be above 0 units per step, got {self.speed}.")
+            return FastestMotion(self.speed, float("inf"))
+        assert isinstance(choice.planner, BoundPlanner)
+        spec = get_spec(self.env)
+        return choice.planner.planner.motion or fastest_motion(load_dataset(spec.name).episodes, spec)
 
     def _print(self, answer: dict[str, Any], failures: list[Failure]) -> None:
         out.print(

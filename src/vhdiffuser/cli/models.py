@@ -11,12 +11,12 @@ from tyro.conf import Positional
 
 from vhdiffuser.cli.console import err, out, print_json
 from vhdiffuser.envs.registry import SPECS
-from vhdiffuser.models import run_folder, shipped_card, shipped_environments, shipped_path
+from vhdiffuser.models import run_folder, shipped_card, shipped_environments
 
 
 @dataclass(frozen=True)
 class Export:
-    """Make the folder that ships from models that you have trained.
+    """Make a folder of weights, as those that ship are, from models that you have trained.
 
     Half precision, at most 10 MB in all, with a model card whose numbers come from the rows that `vhd bench` wrote
     with these very models. Examples:
@@ -30,7 +30,7 @@ class Export:
     results: Path = Path("results")
     """Folder of rows to take the card's numbers from."""
     out: Path | None = None
-    """Folder to write to (default: the environment's in the package)."""
+    """Folder to write to (default: out/models/ENV)."""
     gamma: float | None = None
     """Margin on the predicted length that the planner ships with (default: the one in its file)."""
     planner: str = "vhd"
@@ -51,7 +51,7 @@ class Export:
         from vhdiffuser.report.cards import write_card
         from vhdiffuser.training.shipping import ship
 
-        folder = self.out or shipped_path(self.env, "planner").parent
+        folder = self.out or Path("out/models") / self.env
         models = ship(self.env, self._runs(), folder, self.gamma)
         remarks = write_card(self.env, models, self.results, folder)
         if not self.quiet:

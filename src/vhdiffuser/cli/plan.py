@@ -41,13 +41,15 @@ class PlanCommand:
     env: Positional[Annotated[str, tyro.conf.arg(metavar="ENV")]]
     """Environment: see `vhd envs`."""
     start: tuple[float, ...]
-    """Planning state to start from; velocities may be left out and are then 0."""
+    """Planning state to start from, or its goal dimensions alone: the others are then 0."""
     goal: tuple[float, ...]
     """Goal dimensions, or a whole planning state."""
     length: int | None = None
     """States of the plan (default: predicted)."""
     gamma: float | None = None
     """Margin on the predicted length (default: the planner's own)."""
+    smoothing: float | None = None
+    """Control steps over which the plan is evened out; 0: through every knot (default: the planner's own)."""
     sampler: Literal["ddpm", "ddim", "dpm++"] | None = None
     """Reverse process (default: the planner's own)."""
     steps: int | None = None
@@ -72,14 +74,9 @@ class PlanCommand:
         from vhdiffuser.planner.load import load_planner
 
         self._check_options()
-        planner = load_planner(self.env, source=self.weights)
+        planner = load_planner(self.env, source=self.weights, smoothing=self.smoothing)
         spec = planner.spec
-        start = np.zeros(spec.state_dim, np.float32)
-        if len(self.start) not in (spec.goal_dim, spec.state_dim):
-            raise VhdError(
-                f"--start needs {spec.state_dim} numbers ({' '.join(spec.state_names)}), or {spec.goal_dim}."
-            )
-        start[: len(self.start)] = self.start
+        start = spec.start_state(self.start)
         goals = [np.asarray(goal, np.float32) for goal in (self.goal, self.then) if goal is not None]
         if spec.name in SPECS:
             from vhdiffuser.envs.make import make_env

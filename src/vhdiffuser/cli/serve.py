@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import threading
 import time
+import warnings
 import webbrowser
 from dataclasses import dataclass
 
 from vhdiffuser.cli.console import err, out
-from vhdiffuser.errors import MissingExtraError, VhdError
+from vhdiffuser.errors import MissingExtraError, VhdError, VhdWarning
 from vhdiffuser.models import Source
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -56,6 +57,7 @@ class Serve:
 
         from vhdiffuser.web.library import Library
 
+        warnings.simplefilter("ignore", VhdWarning)  # the page shows them, where they belong
         # One plan is too small for two threads, and several threads plan at once.
         torch.set_num_threads(1)
         library = Library.of_weights(self.source)

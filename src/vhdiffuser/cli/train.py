@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -17,7 +18,7 @@ from vhdiffuser.data.store import Dataset, load_dataset
 from vhdiffuser.diffusion.config import PlannerConfig
 from vhdiffuser.errors import VhdError
 from vhdiffuser.models import find_model, run_folder, run_name
-from vhdiffuser.training.loop import LoopConfig, Status, train
+from vhdiffuser.training.loop import LoopConfig, Precision, Status, train
 
 if TYPE_CHECKING:
     import torch
@@ -46,6 +47,55 @@ PAPER_LOOP: dict[str, Any] = {
 as they are, and an average of every tenth update's weights from update 2,000 on."""
 
 
+Recipe = Literal["default", "paper"]
+
+
+@dataclass(frozen=True)
+class LoopOptions:
+    """Every field of `LoopConfig`, none where the command line does not give it: what is given wins over a recipe."""
+
+    updates: int | None = None
+    """Gradient updates in all (default: 8,000)."""
+    minutes: float | None = None
+    """Stop after this many minutes of training, if that comes first; the learning rate decays to fit."""
+    optimizer: Literal["adamw", "muon"] | None = None
+    """AdamW, or Muon for the convolutions and AdamW for the rest (default: the recipe's)."""
+    learning_rate: float | None = None
+    """Peak learning rate (default: the recipe's)."""
+    warmup: int | None = None
+    """Updates over which the learning rate rises from 0 (default: the recipe's)."""
+    final_rate: float | None = None
+    """Share of the peak learning rate at the end of the cosine decay (default: the recipe's)."""
+    weight_decay: float | None = None
+    """Weight decay, apart from the gradient (default: the recipe's)."""
+    accumulate: int | None = None
+    """Mini-batches whose gradients make one update (default: the recipe's)."""
+    clip: float | None = None
+    """Largest gradient norm; `inf` for no clipping (default: the recipe's)."""
+    ema: float | None = None
+    """Decay of the weights' exponential moving average (EMA), which is saved and used (default: the recipe's)."""
+    ema_every: int | None = None
+    """Updates between two steps of the EMA (default: the recipe's)."""
+    ema_from: int | None = None
+    """Update at which averaging begins; before it the EMA is the network itself (default: the recipe's)."""
+    precision: Precision | None = None
+    """`auto` takes bf16 where the device computes in it, fp32 elsewhere (default: auto)."""
+    device: str | None = None
+    """`auto`, or a torch device such as `cpu` or `cuda` (default: auto)."""
+    threads: int | None = None
+    """CPU threads; torch's own choice by default."""
+    seed: int | None = None
+    """Seed of the weights and of every mini-batch (default: 0)."""
+    checkpoint_minutes: float | None = None
+    """Minutes between two checkpoints (default: 3)."""
+    log_every: int | None = None
+    """Updates between two lines of the log (default: 50)."""
+
+    def over(self, recipe: LoopConfig) -> LoopConfig:
+        """The recipe's loop with the options that were given."""
+        return replace(recipe, **{key: value for key, value in vars(self).items() if value is not None})
+
+
 @dataclass(frozen=True)
 class Common:
     """Options of every training."""
@@ -54,8 +104,6 @@ class Common:
     """Environment, or the name of an imported dataset."""
     name: str | None = None
     """Name of the run (default: from the recipe)."""
-    recipe: Literal["default", "paper"] = "default"
-    """`default` is what measured best on two cores; `paper` follows the paper to the letter."""
     begin_with: str | None = None
     """Fine-tune: begin with the weights of this run of the environment, or of this model file."""
     restart: bool = False
@@ -105,6 +153,8 @@ class TrainPlanner(Common):
         vhd train planner maze2d-umaze --recipe paper --minutes 30
     """
 
+    recipe: Recipe = "default"
+    """`default` is what measured best on two cores; `paper` follows the paper to the letter."""
     horizon: int | None = None
     """Train on crops of this many states only."""
     prediction: Literal["epsilon", "sample", "v_prediction"] | None = None
@@ -114,8 +164,8 @@ class TrainPlanner(Common):
     clamp: Literal["goal", "state"] | None = None
     """What is fixed of the last state (default: the recipe's)."""
     directness: float | None = None
-    """Keep crops at most this many times as long as the Length Predictor says; needs a trained one (default: the
-    recipe's)."""
+    """Keep crops at most this many times as long as the Length Predictor says; needs a trained one. `inf` keeps every
+    crop (default: the recipe's)."""
     evening: float | None = None
     """Control steps over which the data's states are averaged (default: the recipe's)."""
     dim: int | None = None
@@ -126,7 +176,7 @@ class TrainPlanner(Common):
     """Levels of the noise schedule (default: the recipe's)."""
     batch_size: int | None = None
     """Crops in one update (default: the recipe's)."""
-    loop: LoopConfig = PLANNER_LOOP
+    loop: LoopOptions = field(default_factory=LoopOptions)
 
     def run(self) -> None:
         """Train."""
@@ -148,11 +198,8 @@ class TrainPlanner(Common):
         self._train(run_name("planner", self.recipe, self.horizon), self._loop(), make)
 
     def _loop(self) -> LoopConfig:
-        """As given; what was not given is the recipe's."""
-        if self.recipe != "paper":
-            return self.loop
-        untouched = {key for key in PAPER_LOOP if getattr(self.loop, key) == getattr(PLANNER_LOOP, key)}
-        return replace(self.loop, **{key: PAPER_LOOP[key] for key in untouched})
+        """The recipe's, with what was given."""
+        return self.loop.over(replace(PLANNER_LOOP, **PAPER_LOOP) if self.recipe == "paper" else PLANNER_LOOP)
 
     def _config(self, dataset: Dataset) -> PlannerConfig:
         base = PlannerConfig.paper(dataset.spec) if self.recipe == "paper" else PlannerConfig.default(dataset.spec)
@@ -171,6 +218,8 @@ class TrainPlanner(Common):
             "batch_size",
         )
         given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        if self.directness is not None and math.isinf(self.directness):
+            given["directness"] = None  # every crop, and no Length Predictor to ask
         return replace(base, **given)
 
 
@@ -194,6 +243,8 @@ class TrainLength(Common):
     Example: vhd train length maze2d-large
     """
 
+    recipe: Recipe = "default"
+    """`default` is what measured best on two cores; `paper` follows the paper to the letter."""
     loop: LoopConfig = field(default_factory=lambda: LoopConfig(updates=4_000, learning_rate=1e-3))
 
     def run(self) -> None:

@@ -12,6 +12,13 @@ from vhdiffuser.types import EnvSpec
 SAMPLERS = ("ddpm", "ddim", "dpm++")
 
 
+def checked_smoothing(value: float) -> float:
+    """The value, if plans can be smoothed by it."""
+    if not 0 <= value < float("inf"):
+        raise VhdError(f"smoothing must be a time in control steps, 0 or more, got {value}.")
+    return value
+
+
 @dataclass(frozen=True)
 class PlannerConfig:
     """How a planner is built, trained and sampled. The defaults are the default recipe."""
@@ -32,7 +39,8 @@ class PlannerConfig:
     """Time, in control steps, over which a plan's curve evens out the network's faults; 0: through every knot."""
     stretch: float = 1.0
     """How many times as slowly as the data moves a plan is to be followed: the noise has 1/stretch of the plan's
-    length, and the curve through its knots is laid over all of it. For a robot that is held up; 1 is the paper's."""
+    length, and the curve through its knots is laid over all of it. For a robot that is held up; 1 is the paper's.
+    A fixed horizon is not stretched."""
     horizon: int | None = None
     """Train on crops of this many states only (the fixed-horizon baselines); none for random lengths."""
     directness: float | None = None
@@ -63,8 +71,7 @@ class PlannerConfig:
         for name in ("diffusion_steps", "stride", "batch_size", "steps"):
             if getattr(self, name) < 1:
                 raise VhdError(f"{name} must be at least 1, got {getattr(self, name)}.")
-        if not 0 <= self.smoothing < float("inf"):
-            raise VhdError(f"smoothing must be a time in control steps, 0 or more, got {self.smoothing}.")
+        checked_smoothing(self.smoothing)
         if not 1 <= self.stretch < float("inf"):
             raise VhdError(f"stretch must be 1 (the data's pace) or more, got {self.stretch}.")
         if not 0 <= self.evening < float("inf"):

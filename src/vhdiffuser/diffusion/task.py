@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import torch
 from torch import nn
 
 from vhdiffuser.data.crops import Crops, evened, knot_count
+from vhdiffuser.data.motion import fastest_motion
 from vhdiffuser.data.normalizer import Normalizer
 from vhdiffuser.diffusion.config import PlannerConfig
 from vhdiffuser.diffusion.process import Process, clamp, clamp_mask, denoising_loss
 from vhdiffuser.diffusion.unet import TemporalUnet
-from vhdiffuser.errors import DataError, VhdError
+from vhdiffuser.errors import DataError, VhdError, warn
 from vhdiffuser.modelfile import ModelHeader
 from vhdiffuser.types import EnvSpec, Episodes
 
@@ -46,6 +47,9 @@ class PlannerTask:
         self.spec, self.config, self.normalizer, self.data_fingerprint = spec, config, normalizer, data_fingerprint
         self.device, self._steps_between = torch.device(device), steps_between
         self.process = Process(config.diffusion_steps, config.prediction, self.device)
+        self._motion: dict[str, Any] = {}
+        with suppress(DataError):  # too short to tell
+            self._motion = fastest_motion(episodes, spec).to_notes()
         states = normalizer.normalize(spec.planning_state(episodes.observations))  # (N, d)
         if config.evening:
             states = evened(states, episodes.ends, config.evening)
@@ -65,10 +69,7 @@ class PlannerTask:
                 "Lower L_min (or the horizon), or train on longer episodes."
             )
         if self.crops.longest < T_max:
-            warnings.warn(
-                f"the longest episode has {self.crops.longest} states: crops end there, not at T_max = {T_max}.",
-                stacklevel=3,
-            )
+            warn(f"the longest episode has {self.crops.longest} states: crops end there, not at T_max = {T_max}.")
         return L_min, min(T_max, self.crops.longest)
 
     def _longest_direct(self) -> int:
@@ -140,4 +141,5 @@ class PlannerTask:
             config=self.config.to_json(),
             normalizer=self.normalizer.to_json(),
             data_fingerprint=self.data_fingerprint,
+            notes=self._motion,
         )

@@ -154,10 +154,8 @@ class Maze2dEnv(PlanningEnv):
         self._goal = np.full(2, np.nan)
 
     def reset(self, instance: Instance) -> FloatArray:
-        """Stand at the start; a start of fewer than 4 numbers is a position at rest."""
-        state = np.zeros(4)
-        state[: len(instance.start)] = instance.start
-        self.physics.set(state)
+        """Stand at the start; a start of 2 numbers is a position at rest."""
+        self.physics.set(self.spec.start_state(instance.start))
         self._goal = np.asarray(instance.goal, dtype=np.float64)
         return self.physics.state()
 

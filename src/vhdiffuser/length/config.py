@@ -55,7 +55,7 @@ class PhaseConfig:
     lambda_triangle: float
     """Weight of L_triangle."""
     relay_share: float
-    """Probability that a pair's relay is mined and not its own s_k."""
+    """Probability that a pair's relay is mined and not its own s_k; relays enter by L_triangle alone."""
     relays: int
     """Candidates that are mined for each pair."""
     margin: float
@@ -74,6 +74,11 @@ class PhaseConfig:
             raise VhdError(f"the link set K needs numbers of at least 1, got {self.links}.")
         if self.relays < 1 and self.relay_share > 0:
             raise VhdError("relay_share > 0 needs at least one relay candidate.")
+        if self.relay_share > 0 and self.lambda_triangle == 0:
+            raise VhdError(
+                f"relay_share {self.relay_share} does nothing where lambda_triangle is 0: relays enter the loss by "
+                "L_triangle alone. Give lambda_triangle a weight, or set relay_share to 0."
+            )
 
 
 @dataclass(frozen=True)
@@ -190,7 +195,12 @@ class LengthConfig:
 
     @classmethod
     def paper(cls) -> LengthConfig:
-        """The paper's recipe: Huber around the mean of what was observed, small K, s_k and mined relays."""
+        """The paper's recipe: Huber around the mean of what was observed, small K, s_k and mined relays.
+
+        Phases I and II use mined relays rarely, with a triangle weight that leaves the regression in charge; phase III
+        raises both. The paper gives no numbers.
+        """
+        rare: dict[str, Any] = {"lambda_triangle": 0.05, "relay_share": 0.05}
         small_K = (1, 2, 4, 8)
         return cls(
             levels=(0.5,),
@@ -199,12 +209,12 @@ class LengthConfig:
                 _WARM_START,
                 goals=GoalMixture(0.1, 0.8, 0.1),
                 links=(1, 2),
-                relay_share=0.05,
                 shortest=1000,
                 longest=4000,
+                **rare,
             ),
             expansion=replace(
-                _EXPANSION, goals=GoalMixture(0.2, 0.5, 0.3), links=small_K, relay_share=0.05, graph=False, even=0.0
+                _EXPANSION, goals=GoalMixture(0.2, 0.5, 0.3), links=small_K, graph=False, even=0.0, **rare
             ),
             strengthening=replace(
                 _STRENGTHENING,
@@ -241,7 +251,10 @@ class LengthConfig:
 
 
 def _phase(value: dict[str, Any]) -> PhaseConfig:
-    return PhaseConfig(**{**value, "goals": GoalMixture(**value["goals"]), "links": tuple(value["links"])})
+    # Files of version 0.1 may hold a share of relays without a triangle weight, which did nothing.
+    share = value["relay_share"] if value["lambda_triangle"] > 0 else 0.0
+    nested = {"goals": GoalMixture(**value["goals"]), "links": tuple(value["links"]), "relay_share": share}
+    return PhaseConfig(**{**value, **nested})
 
 
 def goal_dims(spec: EnvSpec, config: LengthConfig) -> tuple[int, ...]:

@@ -12,15 +12,15 @@ not strictly admissible.
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 
 import numpy as np
 import torch
 
 from vhdiffuser.data.normalizer import Normalizer
-from vhdiffuser.errors import VhdError
+from vhdiffuser.errors import OutsideDataWarning, VhdError, warn
 from vhdiffuser.length.config import LengthConfig, goal_dims
+from vhdiffuser.length.horizon import plan_lengths
 from vhdiffuser.length.network import FourierEncoder, LengthNetwork, MakeEncoder
 from vhdiffuser.modelfile import load_model
 from vhdiffuser.threads import batches_in_parallel
@@ -30,10 +30,6 @@ _FAR_OUTSIDE = 1.2
 """Normalised size from which a state counts as far outside the data, which fills [-1, 1]."""
 _CHUNK = 2048
 """Queries in one forward pass: large enough to be fast, small enough for the cache."""
-
-
-class OutsideDataWarning(UserWarning):
-    """A query far outside what the model was trained on: its answer is a guess."""
 
 
 class LengthPredictor:
@@ -86,10 +82,7 @@ class LengthPredictor:
 
     def plan_length(self, starts: FloatArray, goals: FloatArray, gamma: float = 1.0) -> IntArray:
         """L_hat = clip(gamma * (f * T_max + 1), L_min, T_max), in states, rounded up."""
-        if not gamma > 0:
-            raise VhdError(f"gamma must be above 0 (1 is no margin), got {gamma}.")
-        length = np.ceil(gamma * (self.predict_steps(starts, goals).astype(np.float64) + 1))
-        return np.clip(length, self.spec.L_min, self.spec.T_max).astype(np.int64)
+        return plan_lengths(self.predict_steps(starts, goals), self.spec, gamma)
 
     def _levels(self, starts: FloatArray, goals: FloatArray) -> FloatArray:
         """(..., levels) in steps."""
@@ -131,11 +124,10 @@ class LengthPredictor:
         if outside.any():
             worst = int(np.abs(normal).reshape(-1, len(dims)).max(axis=0).argmax())
             dim = dims[worst]
-            warnings.warn(
+            warn(
                 f"{self.spec.name}: {int(outside.any(axis=-1).sum())} of the {name} lie far outside the data, most in "
                 f"{self.spec.state_names[dim]} (data: {self.normalizer.low[dim]:.3g} to "
                 f"{self.normalizer.high[dim]:.3g}); their steps are guesses.",
                 OutsideDataWarning,
-                stacklevel=4,
             )
         return normal

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from vhdiffuser.data.normalizer import Normalizer
-from vhdiffuser.errors import VhdError
-from vhdiffuser.length.predictor import OutsideDataWarning
+from vhdiffuser.errors import OutsideDataWarning, VhdError
 from vhdiffuser.planner.planner import Planner
 from vhdiffuser.types import EnvSpec, FloatArray, IntArray, Plan
 

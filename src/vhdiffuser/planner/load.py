@@ -16,6 +16,7 @@ def load_planner(
     *,
     source: Source = "shipped",
     gamma: float | None = None,
+    smoothing: float | None = None,
     outside: Literal["warn", "refuse", "ignore"] = "warn",
     device: str = "cpu",
 ) -> Planner:
@@ -37,4 +38,4 @@ def load_planner(
         planner_path = find_model(str(name), "planner", source)
         length_path = find_model(str(name), "length", source)
     predictor = LengthPredictor.load(length_path, device)
-    return Planner.load(planner_path, predictor, gamma=gamma, outside=outside, device=device)
+    return Planner.load(planner_path, predictor, gamma=gamma, smoothing=smoothing, outside=outside, device=device)

@@ -11,13 +11,15 @@ import torch
 from torch import nn
 
 from vhdiffuser.data.crops import knot_count
+from vhdiffuser.data.motion import FastestMotion
 from vhdiffuser.data.normalizer import Normalizer
-from vhdiffuser.diffusion.config import PlannerConfig
+from vhdiffuser.diffusion.config import PlannerConfig, checked_smoothing
 from vhdiffuser.diffusion.interpolation import control_rate
 from vhdiffuser.diffusion.process import Process, clamp_mask
 from vhdiffuser.diffusion.sampler import sample
 from vhdiffuser.diffusion.unet import TemporalUnet
 from vhdiffuser.errors import DataError, VhdError
+from vhdiffuser.length.horizon import plan_lengths
 from vhdiffuser.modelfile import load_model
 from vhdiffuser.planner.requests import check_inside, checked_goals, checked_lengths, checked_seeds, checked_starts
 from vhdiffuser.threads import batches_in_parallel
@@ -47,16 +49,20 @@ class Planner:
         length_predictor: StepsPredictor | None = None,
         *,
         gamma: float | None = None,
+        smoothing: float | None = None,
         outside: Literal["warn", "refuse", "ignore"] = "warn",
         lengths: tuple[int, int] | None = None,
+        motion: FastestMotion | None = None,
         device: torch.device | str = "cpu",
     ) -> None:
-        """gamma scales predicted lengths (the recipe's unless told); `outside` says what happens to a start or goal
-        beyond the data's limits; `lengths` are the shortest and longest plan that may be asked for, (L_min, T_max)
-        unless told."""
+        """gamma scales predicted lengths, `smoothing` evens out plans (0: through every knot); both are the recipe's
+        unless told. `outside` says what happens to a start or goal beyond the data's limits; `lengths` are the
+        shortest and longest plan that may be asked for, (L_min, T_max) unless told. `motion` is the fastest that the
+        training data moved, for whoever judges plans."""
         self.config, self.spec, self.normalizer = config, spec, normalizer
-        self.length_predictor, self.outside = length_predictor, outside
+        self.length_predictor, self.outside, self.motion = length_predictor, outside, motion
         self.gamma = config.gamma if gamma is None else gamma
+        self.smoothing = config.smoothing if smoothing is None else checked_smoothing(smoothing)
         self.lengths = lengths or (spec.L_min, spec.T_max)
         self.device = torch.device(device)
         self.network = network.to(self.device).eval()
@@ -69,6 +75,7 @@ class Planner:
         length_predictor: StepsPredictor | None = None,
         *,
         gamma: float | None = None,
+        smoothing: float | None = None,
         outside: Literal["warn", "refuse", "ignore"] = "warn",
         lengths: tuple[int, int] | None = None,
         device: torch.device | str = "cpu",
@@ -89,8 +96,10 @@ class Planner:
             normalizer,
             length_predictor,
             gamma=gamma,
+            smoothing=smoothing,
             outside=outside,
             lengths=lengths,
+            motion=FastestMotion.from_notes(header.notes),
             device=device,
         )
 
@@ -158,7 +167,7 @@ class Planner:
                     self.config.stride,
                     self.spec,
                     self.config.clamp,
-                    self.config.smoothing,
+                    self.smoothing,
                 )
                 for row, own_states in zip(same, states, strict=True):
                     member = int(members[row])
@@ -167,25 +176,23 @@ class Planner:
         return [plans[member] for member in range(len(starts))]
 
     def _knot_count(self, length: int) -> int:
-        """K of a plan of that length. Drawn at the data's pace it has 1/stretch of its states, and never under L_min;
-        a fixed horizon knows one pace only.
+        """K of a plan of that length. Drawn at the data's pace it has 1/stretch of its states, and never under L_min.
+
+        A planner of a fixed horizon is not stretched, at its own length or at a predicted one (FH+LP): it has seen
+        crops of one length only, and K must rise with the length through it.
         """
-        if length != self.config.horizon:
+        if self.config.horizon is None:
             length = max(1 + round((length - 1) / self.config.stretch), min(length, self.spec.L_min))
         return knot_count(length, self.config.stride)
 
     def predict_lengths(self, starts: FloatArray, goals: FloatArray, gamma: float | None = None) -> IntArray:
         """(B,) L_hat = clip(gamma (f_theta(s, g) T_max + 1), L_min, T_max): Algorithm 2, line 1.
 
-        Rounded up: a plan that is too short cannot be followed, one that is a step too long can.
         A fixed-horizon planner without a Length Predictor plans at its horizon.
         """
         if self.length_predictor is not None:
-            gamma = self.gamma if gamma is None else gamma
-            if not gamma > 0:
-                raise VhdError(f"gamma must be above 0 (1 is no margin), got {gamma}.")
-            distance = np.asarray(self.length_predictor.predict_steps(starts, goals), np.float64)  # (B,)
-            return np.clip(np.ceil(gamma * (distance + 1)), self.spec.L_min, self.spec.T_max).astype(np.int64)
+            steps = self.length_predictor.predict_steps(starts, goals)  # (B,)
+            return plan_lengths(steps, self.spec, self.gamma if gamma is None else gamma)
         if self.config.horizon is not None:
             return np.full(len(starts), self.config.horizon)
         raise VhdError(

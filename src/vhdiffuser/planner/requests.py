@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 
 import numpy as np
 
 from vhdiffuser.data.normalizer import Normalizer
-from vhdiffuser.errors import VhdError
+from vhdiffuser.errors import OutsideDataWarning, VhdError, warn
 from vhdiffuser.types import EnvSpec, FloatArray, IntArray
 
 EDGE = 1e-3
@@ -72,7 +71,7 @@ def check_inside(
         )
         if outside == "refuse":
             raise RequestError(message + " Choose one inside, or make the planner with outside='warn'.")
-        warnings.warn(message + " The plan may be poor there.", stacklevel=4)
+        warn(message + " The plan may be poor there.", OutsideDataWarning)
 
 
 def checked_lengths(

@@ -52,7 +52,7 @@ def make_card(environment: str, models: Mapping[str, ShippedModel], results: Pat
         "precision": "float16",
         "bytes": sum(model.bytes for model in models.values()),
         "parameters": sum(model.parameters for model in models.values()),
-        "updates": {kind: model.header.updates for kind, model in models.items()},
+        "updates": {kind: model.header.updates_in_all for kind, model in models.items()},
         "minutes": {kind: model.header.notes.get("minutes") for kind, model in models.items()},
         "data": data,
         "models": {kind: _model(model) for kind, model in models.items()},
@@ -74,6 +74,10 @@ def measured(path: Path, models: Mapping[str, ShippedModel], gamma: float) -> di
             return f"no numbers from {path}: its rows were made with another {kind} model."
     if found.config["gamma"] != gamma:
         return f"no numbers from {path}: its rows were made with gamma {found.config['gamma']}, not {gamma}."
+    smoothing = models["planner"].header.config["smoothing"]
+    if found.config.get("smoothing", smoothing) != smoothing:
+        used_with = found.config["smoothing"]
+        return f"no numbers from {path}: its rows were made with smoothing {used_with}, not {smoothing}."
     as_shipped = all(digest == models[kind].sha256 for kind, digest in used.items())
     keys = ("seed", "instances", "rule", "epsilon", "sampler", "sampler_steps", "candidates", "controller")
     return {
@@ -98,6 +102,7 @@ def _data(environment: str, fingerprint: str) -> tuple[dict[str, Any], list[str]
 
 def _model(model: ShippedModel) -> dict[str, Any]:
     header = model.header
+    begun = header.notes.get("began_with")
     return {
         "updates": header.updates,
         "minutes": header.notes.get("minutes"),
@@ -108,7 +113,7 @@ def _model(model: ShippedModel) -> dict[str, Any]:
         "data_fingerprint": header.data_fingerprint,
         "recipe": header.config,
         "loop": header.notes.get("loop"),
-        "began_with": header.notes.get("began_with"),
+        "began_with": {"sha256": begun} if isinstance(begun, str) else begun,  # version 0.1 noted a digest alone
     }
 
 
@@ -132,8 +137,7 @@ def card_markdown(card: Mapping[str, Any]) -> str:
                 kind,
                 f"{kind}.safetensors",
                 f"{model['parameters']:,}",
-                f"{model['updates']:,}",
-                "-" if model["minutes"] is None else f"{model['minutes']:g}",
+                *_training(model),
                 f"{model['bytes'] / 1e6:.2f}",
             )
             for kind, model in card["models"].items()
@@ -157,7 +161,7 @@ def card_markdown(card: Mapping[str, Any]) -> str:
             "",
             ", ".join(f"{key} {_plain(recipe[key])}" for key in said) + f". Plans with gamma {card['gamma']:g}, "
             f"{recipe['sampler']} in {recipe['steps']} steps. "
-            + (f"Fine-tuned: its training began with the weights of model `{begun}`. " if begun else "")
+            + (f"Fine-tuned: its training began with the weights of model `{begun['sha256']}`. " if begun else "")
             + "The whole recipe is in `card.json`.",
             "",
             networks.markdown(),
@@ -166,6 +170,16 @@ def card_markdown(card: Mapping[str, Any]) -> str:
             _numbers(card),
         ]
     )
+
+
+def _training(model: Mapping[str, Any]) -> tuple[str, str]:
+    """Updates and minutes of a network; of one that was fine-tuned, the updates before and since."""
+    updates, begun = model["updates"], model.get("began_with")
+    minutes = "-" if model["minutes"] is None else f"{model['minutes']:g}"
+    if not begun or "updates" not in begun:
+        return f"{updates:,}", minutes
+    before = begun["updates"]
+    return f"{before + updates:,} ({before:,} + {updates:,})", f"{minutes} (of the last {updates:,})"
 
 
 def _numbers(card: Mapping[str, Any]) -> str:

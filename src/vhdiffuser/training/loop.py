@@ -149,7 +149,7 @@ class _Run:
         begin_with: Path | None,
         restart: bool,
     ) -> None:
-        self.config, self.folder, self.report, self.begin_with = config, folder, report, begin_with
+        self.config, self.folder, self.report = config, folder, report
         self.processes = Processes(pick_device(config.device))
         device = self.processes.device
         precision = pick_precision(config.precision, device)
@@ -158,8 +158,10 @@ class _Run:
             torch.manual_seed(config.seed)
             self.network = self.task.make_network().to(device)
             self.ema = self.task.make_network().to(device)
+        self.began_with: dict[str, Any] | None = None
         if begin_with is not None:
-            _load_weights(self.network, begin_with, self.task.header().kind)
+            header = _load_weights(self.network, begin_with, self.task.header().kind)
+            self.began_with = {"sha256": sha256(begin_with)[:12], "updates": header.updates_in_all}
         self.ema.load_state_dict(self.network.state_dict())
         self.ema.requires_grad_(False)
         self.optimizer = make_optimizer(config, self.network)
@@ -279,8 +281,8 @@ class _Run:
             earlier = None if trained else _earlier_header(path, header)
             if earlier is None:
                 notes = {"minutes": round(seconds / 60, 2), "loop": asdict(self.config), **header.notes}
-                if self.begin_with is not None:
-                    notes["began_with"] = sha256(self.begin_with)[:12]
+                if self.began_with is not None:
+                    notes["began_with"] = self.began_with
                 header = replace(header, notes={**notes, "loss": float(self.loss)} if trained else notes)
             else:  # its notes tell of the training, and there was none since
                 header = replace(header, notes=earlier.notes)
@@ -291,14 +293,16 @@ class _Run:
         return path
 
 
-def _load_weights(network: nn.Module, path: Path, kind: str) -> None:
+def _load_weights(network: nn.Module, path: Path, kind: str) -> ModelHeader:
+    tensors, header = load_model(path, kind)
     try:
-        network.load_state_dict(load_model(path, kind)[0])
+        network.load_state_dict(tensors)
     except RuntimeError as error:
         raise DataError(
             f"{path}: its weights do not fit the network to be trained. Begin with a model of the same recipe and "
             "dimensions, or without one."
         ) from error
+    return header
 
 
 def make_optimizer(config: LoopConfig, network: nn.Module) -> torch.optim.Optimizer:

@@ -110,9 +110,7 @@ def checked_instance(loaded: Loaded, start: list[float], goal: list[float], seed
             f"{spec.name}: start and goal need the {spec.goal_dim} numbers {names} (a start may be a whole state: "
             f"{', '.join(spec.state_names)}); got {len(start)} and {len(goal)}."
         )
-    state = np.zeros(spec.state_dim, np.float32)
-    state[list(spec.goal_dims) if len(start) == spec.goal_dim else slice(None)] = start
-    instance = Instance(state, np.asarray(goal, np.float32), seed)
+    instance = Instance(spec.start_state(start), np.asarray(goal, np.float32), seed)
     loaded.env.check(instance)
     return instance
 
