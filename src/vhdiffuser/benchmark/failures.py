@@ -23,13 +23,14 @@ from typing import Any
 import numpy as np
 
 from vhdiffuser.benchmark.falls import fallen
-from vhdiffuser.benchmark.geodesic import Geodesic, wall_distance
+from vhdiffuser.benchmark.geodesic import Geodesic
 from vhdiffuser.benchmark.instances import draw_instances
 from vhdiffuser.benchmark.length_eval import SPEED_LAG, observed_speeds
 from vhdiffuser.benchmark.run import kept_rollout
 from vhdiffuser.control.base import Controller
 from vhdiffuser.envs.base import PlanningEnv
 from vhdiffuser.envs.success import goal_distance
+from vhdiffuser.envs.walls import wall_distance
 from vhdiffuser.errors import VhdError
 from vhdiffuser.execution.executor import BatchPlanner, Executor, Outcome
 from vhdiffuser.execution.rules import ExecutionRule

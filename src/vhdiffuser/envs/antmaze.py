@@ -17,6 +17,7 @@ from ogbench.locomaze.maze import make_maze_env
 from vhdiffuser.envs.base import PlanningEnv
 from vhdiffuser.envs.offscreen import Offscreen, resized
 from vhdiffuser.envs.registry import get_spec
+from vhdiffuser.envs.walls import draw_free, wall_distance
 from vhdiffuser.errors import UnknownNameError, VhdError
 from vhdiffuser.types import EnvSpec, FloatArray, Instance
 
@@ -125,7 +126,7 @@ class AntMazeEnv(PlanningEnv):
         if distribution == "reset":
             start, goal = (noisy_centre(rng.choice(self._free), rng) for _ in range(2))
         elif distribution == "uniform":
-            start, goal = (self._uniform(rng) for _ in range(2))
+            start, goal = (draw_free(self.walls, CLEARANCE, rng) for _ in range(2))
         else:
             raise UnknownNameError("distribution", distribution, ["reset", "uniform"])
         return self._instance(start, goal, rng)
@@ -139,12 +140,7 @@ class AntMazeEnv(PlanningEnv):
 
     def clearance(self, points: FloatArray) -> np.ndarray:
         """Distance from (..., 2) points to the nearest wall; 0 inside a wall or outside the maze."""
-        x, y = points[..., 0, None], points[..., 1, None]
-        aside = np.maximum(np.maximum(self.walls[:, 0] - x, x - self.walls[:, 1]), 0.0)
-        along = np.maximum(np.maximum(self.walls[:, 2] - y, y - self.walls[:, 3]), 0.0)
-        low, high = self.walls[:, [0, 2]].min(axis=0), self.walls[:, [1, 3]].max(axis=0)
-        within = ((points >= low) & (points <= high)).all(axis=-1)
-        return np.where(within, np.hypot(aside, along).min(axis=-1), 0.0)
+        return wall_distance(self.walls, points)
 
     def check(self, instance: Instance) -> None:
         """Refuse what is not two finite numbers in free space (a start may be a whole planning state)."""
@@ -169,13 +165,6 @@ class AntMazeEnv(PlanningEnv):
         camera.lookat[:2] = 2 * (columns - 3), 2 * (rows - 3)
         camera.distance, camera.elevation = 5 * (columns - 2), -90
         return camera
-
-    def _uniform(self, rng: np.random.Generator) -> np.ndarray:
-        low, high = self.walls[:, [0, 2]].min(axis=0), self.walls[:, [1, 3]].max(axis=0)
-        while True:
-            point = rng.uniform(low, high)
-            if self.clearance(point) >= CLEARANCE:
-                return point
 
     def _instance(self, start: np.ndarray, goal: np.ndarray, rng: np.random.Generator) -> Instance:
         state = np.zeros(self.spec.state_dim, np.float32)
