@@ -27,13 +27,14 @@ from vhdiffuser.benchmark.failures import (
 from vhdiffuser.benchmark.geodesic import Geodesic
 from vhdiffuser.benchmark.instances import draw_instances
 from vhdiffuser.benchmark.methods import PlannerChoice
-from vhdiffuser.benchmark.run import result_path, run_benchmark
+from vhdiffuser.benchmark.run import run_benchmark
 from vhdiffuser.benchmark.settings import BenchConfig
 from vhdiffuser.envs.registry import get_spec
 from vhdiffuser.errors import VhdError
 from vhdiffuser.execution.executor import Outcome
 from vhdiffuser.execution.simulators import Simulators
 from vhdiffuser.report.failure_figures import draw_failures
+from vhdiffuser.results.paths import result_path
 from vhdiffuser.results.rows import Row, read_results
 from vhdiffuser.types import Episodes, Instance, Plan, Rollout
 
@@ -151,13 +152,13 @@ def test_kinds_are_counted_and_shown_in_turn() -> None:
     assert set(count_kinds([])) == set(KINDS)
 
 
-CONFIG = BenchConfig("toy", methods=("vhd",), protocols=("ss", "rp"), n=12, seed=4, keep=0, workers=1, simulators=5)
+CONFIG = BenchConfig("toy", methods=("vhd",), protocols=("ss", "rp"), n=12, seeds=(4,), keep=0, workers=1, simulators=5)
 
 
 def bench(folder: Path, planner: ToyPlanner, make_env=ToyEnv):
     choice = PlannerChoice(planner, "ddim", 5, 1.0, 1, {"planner": "digest"})
     run_benchmark(CONFIG, folder, make_env, lambda method, environment: choice, ToyController())
-    return [read_results(result_path(folder, "toy", "vhd", protocol)) for protocol in CONFIG.protocols]
+    return [read_results(result_path(folder, "toy", "vhd", protocol, 4)) for protocol in CONFIG.protocols]
 
 
 @pytest.mark.parametrize(("make_env", "kind"), [(make_stuck_env, "tracking"), (ToyEnv, "endpoint")])
@@ -196,6 +197,9 @@ def test_instances_are_drawn_again_or_taken_from_the_rows(tmp_path: Path) -> Non
     assert [item.seed for item in instances_of(own, rows, ToyEnv())] == [row.instance for row in rows]
     with pytest.raises(VhdError, match="another version"):
         instances_of(replace(results, config={**results.config, "seed": 5}), rows, ToyEnv())
+    first_release = {key: value for key, value in results.config.items() if key != "streams"}
+    with pytest.raises(VhdError, match=r"random streams 1,.*vhd bench"):
+        instances_of(replace(results, config=first_release), rows, ToyEnv())
     with pytest.raises(VhdError, match="d4rl-fixed"):
         failed_rows(replace(results, config={**results.config, "protocol": "d4rl-fixed"}))
 

@@ -9,13 +9,14 @@ import pytest
 from toy_point import ToyController, ToyEnv, ToyPlanner
 
 from vhdiffuser.benchmark.methods import METHODS, PlannerChoice
-from vhdiffuser.benchmark.run import rollout_path, run_benchmark
+from vhdiffuser.benchmark.run import run_benchmark
 from vhdiffuser.benchmark.settings import BenchConfig
 from vhdiffuser.errors import DataError, VhdError
 from vhdiffuser.report.build import CASE_METHODS, write_report
 from vhdiffuser.report.drawing import boxes_on_page, on_page
 from vhdiffuser.report.figures import choose_case
 from vhdiffuser.report.video import replay_frames, top_view_frames, write_gif
+from vhdiffuser.results.paths import result_path, rollout_path
 from vhdiffuser.results.rows import Row, read_folder
 from vhdiffuser.results.sidefiles import load_rollout
 from vhdiffuser.types import Instance
@@ -59,13 +60,13 @@ def test_the_report_holds_every_table_and_figure(results: Path, tmp_path: Path) 
         for needed in ("VHD (SS)", "FH-H3 (RP)", "ddim, 5 steps", "figures/toy-case.png", "error &gt; 0.05"):
             assert needed in text or needed.replace("&gt;", ">") in text
     # 30 rows each: the sweep of gamma does not enter the table.
-    assert "| toy | VHD (SS) | 30 |" in (tmp_path / "report.md").read_text()
+    assert "| toy | VHD (SS) | reset | 30 |" in (tmp_path / "report.md").read_text()
 
 
 def test_a_report_is_made_of_what_there_is(results: Path, tmp_path: Path) -> None:
     folder = tmp_path / "only"
     (folder / "toy").mkdir(parents=True)
-    (folder / "toy" / "vhd-ss.jsonl").write_bytes((results / "toy" / "vhd-ss.jsonl").read_bytes())
+    (folder / "toy" / "vhd-ss-0.jsonl").write_bytes((results / "toy" / "vhd-ss-0.jsonl").read_bytes())
     names = {path.name for path in write_report(folder)}
     assert names == {"report.md", "report.html", "toy-distance-ss.png"}
     with pytest.raises(DataError, match="vhd bench"):
@@ -91,7 +92,9 @@ def test_the_case_is_the_one_on_which_vhd_saves_most(results: Path) -> None:
 def test_a_gif_has_the_rollouts_frames(results: Path, tmp_path: Path) -> None:
     kept = next(
         item
-        for item in (load_rollout(rollout_path(results, "toy", "vhd", "rp", number)) for number in range(4))
+        for item in (
+            load_rollout(rollout_path(result_path(results, "toy", "vhd", "rp", 0), number)) for number in range(4)
+        )
         if len(item.actions) >= 4
     )
     frames = list(top_view_frames("toy", kept, ToyEnv().walls, [0, 1], every=2, size=120))
@@ -107,7 +110,7 @@ def test_a_gif_has_the_rollouts_frames(results: Path, tmp_path: Path) -> None:
 
 
 def test_a_view_without_walls_shows_all_of_the_path(results: Path) -> None:
-    kept = load_rollout(rollout_path(results, "toy", "vhd", "rp", 0))
+    kept = load_rollout(rollout_path(result_path(results, "toy", "vhd", "rp", 0), 0))
     frame = next(top_view_frames("toy", kept, np.zeros((0, 4)), [0, 1], size=100))
     assert frame.std() > 5
 

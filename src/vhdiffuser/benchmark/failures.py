@@ -37,6 +37,7 @@ from vhdiffuser.execution.rules import ExecutionRule
 from vhdiffuser.execution.simulators import Simulators
 from vhdiffuser.results.rows import ResultFile, Row
 from vhdiffuser.results.sidefiles import KeptRollout
+from vhdiffuser.streams import STREAMS
 from vhdiffuser.types import EnvSpec, Episodes, FloatArray, Instance, Plan
 
 KINDS = ("horizon", "plan", "endpoint", "fall", "tracking")
@@ -70,6 +71,8 @@ class Facts:
 class Failure:
     """One failed instance, executed again."""
 
+    seed: int
+    """Seed of its row."""
     kind: str | None
     """One of `KINDS`; none where it did not fail again."""
     length: int
@@ -94,6 +97,7 @@ class Failure:
     def to_json(self) -> dict[str, Any]:
         """A dict that JSON can hold; plans and paths are left out."""
         return {
+            "seed": self.seed,
             "instance": self.kept.number,
             "kind": self.kind,
             "length": self.length,
@@ -131,6 +135,11 @@ def failed_rows(results: ResultFile) -> list[Row]:
 
 def instances_of(results: ResultFile, rows: Sequence[Row], env: PlanningEnv) -> list[Instance]:
     """The instances behind rows, with the simulator's seeds, which rows do not hold."""
+    if results.streams != STREAMS:
+        raise VhdError(
+            f"{results.path}: its instances and plans are of random streams {results.streams}, and this version draws "
+            f"from streams {STREAMS}, so they cannot be run again. Make the rows anew with `vhd bench`."
+        )
     source = results.config["instances"]
     if "distribution" not in source:  # a user's pairs: their number is their seed
         return [Instance(np.array(row.start, np.float32), np.array(row.goal, np.float32), row.instance) for row in rows]
@@ -185,6 +194,7 @@ def judge(outcome: Outcome, row: Row, facts: Facts, predicted: bool) -> Failure:
     else:
         kind = "fall" if fell else "tracking"
     return Failure(
+        seed=row.seed,
         kind=kind,
         length=plan.length,
         needed=needed,
@@ -263,4 +273,4 @@ def pick(failures: Sequence[Failure], most: int) -> list[Failure]:
     queues = [[item for item in failures if item.kind == kind] for kind in KINDS]
     rounds = [queue[turn] for turn in range(max(map(len, queues))) for queue in queues if turn < len(queue)]
     order = {kind: number for number, kind in enumerate(KINDS)}
-    return sorted(rounds[:most], key=lambda item: (order[str(item.kind)], item.kept.number))
+    return sorted(rounds[:most], key=lambda item: (order[str(item.kind)], item.seed, item.kept.number))

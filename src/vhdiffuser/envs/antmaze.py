@@ -59,6 +59,12 @@ class AntPhysics:
         self.position[:2] = xy
         mujoco.mj_forward(self.model, self.data)
 
+    def restore(self, observation: FloatArray) -> None:
+        """Stand as a whole observation (29,) says: it is all there is to know of the ant."""
+        mujoco.mj_resetData(self.model, self.data)
+        self.position[:], self.velocity[:] = np.split(np.asarray(observation, np.float64), [self.model.nq])
+        mujoco.mj_forward(self.model, self.data)
+
     def step(self, action: FloatArray) -> None:
         """One control step of 0.1 s with torques in [-1, 1]^8."""
         self.control[:] = action
@@ -94,9 +100,9 @@ def wall_boxes(maze_map: np.ndarray) -> np.ndarray:
 class AntMazeEnv(PlanningEnv):
     """The ant behind the planning interface.
 
-    Only the position in an instance's start is set: whatever else the planning state holds
-    (velocities, joints) comes from the body reset, which `instance.seed` fixes. Read it from the
-    observation that `reset` returns.
+    A start that is a whole observation sets the whole body. Of any other start only the position is set: whatever
+    else the planning state holds (velocities, joints) comes from the body reset, which `instance.seed` fixes. Read it
+    from the observation that `reset` returns.
     """
 
     def __init__(self, spec: EnvSpec | None = None) -> None:
@@ -110,10 +116,13 @@ class AntMazeEnv(PlanningEnv):
         self._offscreen: Offscreen | None = None
 
     def reset(self, instance: Instance) -> FloatArray:
-        """OGBench's body reset from the instance's seed, at the start's position."""
+        """OGBench's body reset from the instance's seed, at the start's position; or the body of an observation."""
         self.check(instance)
         self.physics.model.geom("target").pos[:2] = instance.goal  # the disc that `render` shows; it touches nothing
-        self.physics.reset(self._xy(instance.start), np.random.default_rng(instance.seed))
+        if self.spec.is_observation(instance.start):
+            self.physics.restore(instance.start)
+        else:
+            self.physics.reset(self.spec.place_of(instance.start), np.random.default_rng(instance.seed))
         return self.physics.observation().astype(np.float32)
 
     def step(self, action: FloatArray) -> FloatArray:
@@ -143,9 +152,9 @@ class AntMazeEnv(PlanningEnv):
         return wall_distance(self.walls, points)
 
     def check(self, instance: Instance) -> None:
-        """Refuse what is not two finite numbers in free space (a start may be a whole planning state)."""
+        """Refuse what is not two finite numbers in free space (a start may hold more than its position)."""
         for name, value in self.finite_ends(instance):
-            xy = self._xy(value)
+            xy = self.spec.place_of(value)
             if self.clearance(xy) < TORSO_RADIUS:
                 nearest = cell_centre(min(self._free, key=lambda cell: np.linalg.norm(cell_centre(cell) - xy)))
                 raise VhdError(
@@ -170,7 +179,3 @@ class AntMazeEnv(PlanningEnv):
         state = np.zeros(self.spec.state_dim, np.float32)
         state[list(self.spec.goal_dims)] = start
         return Instance(state, goal.astype(np.float32), int(rng.integers(2**31)))
-
-    def _xy(self, start: FloatArray) -> FloatArray:
-        value = np.asarray(start)
-        return value if len(value) == self.spec.goal_dim else self.spec.goal_of(value)

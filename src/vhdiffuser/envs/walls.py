@@ -15,7 +15,7 @@ def extent(walls: FloatArray) -> tuple[np.ndarray, np.ndarray]:
 def inside(walls: FloatArray, points: FloatArray) -> np.ndarray:
     """(..., 2) -> (...,) whether a point lies in the maze, in a wall of it or not."""
     low, high = extent(walls)
-    return ((points >= low) & (points <= high)).all(axis=-1)
+    return np.asarray(((points >= low) & (points <= high)).all(axis=-1))
 
 
 def wall_distance(walls: FloatArray, points: FloatArray) -> np.ndarray:
