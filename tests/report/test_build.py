@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -73,6 +74,45 @@ def test_a_report_is_made_of_what_there_is(results: Path, tmp_path: Path) -> Non
         write_report(tmp_path / "none")
     with pytest.raises(DataError, match="right below"):
         write_report(tmp_path)
+
+
+def test_old_rows_beside_new_ones_are_marked_and_stand_back(results: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "mixed"
+    for method, protocol, streams in (("vhd", "ss", 1), ("vhd", "ss", 2), ("fh-h1", "ss", 1)):
+        header, *rows = (results / "toy" / f"{method}-{protocol}-0.jsonl").read_text().splitlines()
+        value = json.loads(header)
+        assert value["config"].pop("streams") == 2
+        if streams == 2:
+            value["config"]["streams"] = 2
+        (folder / "toy").mkdir(parents=True, exist_ok=True)
+        name = f"{method}-{protocol}.jsonl" if streams == 1 else f"{method}-{protocol}-0.jsonl"
+        (folder / "toy" / name).write_text("\n".join([json.dumps(value), *rows]) + "\n")
+    write_report(folder)
+    text = (folder / "report.md").read_text()
+    vhd, _, fixed, *_ = [line for line in text.splitlines() if line.startswith("| ")][2:]
+    assert vhd.startswith("| VHD (SS) | SR |")
+    assert "†" not in vhd
+    assert fixed.startswith("| FH-H1 (SS) | SR |")
+    assert "†" in fixed
+    assert "★" not in vhd + fixed
+    assert "different streams" in text
+    assert "Left out" in text
+    assert "toy/vhd-ss.jsonl" in text
+
+
+def test_uniform_instances_have_a_table_of_their_own(tmp_path: Path) -> None:
+    choice = PlannerChoice(ToyPlanner(noise=0.05), "ddim", 5, 1.0, 1, {})
+    for distribution, seeds in (("reset", (100, 101)), ("uniform", (100,))):
+        config = replace(CONFIG, methods=("vhd", "fh-h3"), n=5, keep=0, distribution=distribution, seeds=seeds)
+        run_benchmark(config, tmp_path, ToyEnv, lambda *_: choice, ToyController())
+    write_report(tmp_path)
+    own, rest = (tmp_path / "report.md").read_text().split("## Uniform instances")
+    uniform = rest.split("## ")[0]
+    assert "toy paper" in own
+    assert "paper" not in uniform
+    assert "VHD (RP)" in uniform
+    seeds_section = rest.split("## Seeds")[1].split("## ")[0]
+    assert seeds_section.count("100: ") == 4, "two methods, two protocols; uniform ones have one seed"
 
 
 def test_the_case_is_the_one_on_which_vhd_saves_most(results: Path) -> None:

@@ -163,6 +163,15 @@ class AntMazeEnv(PlanningEnv):
                     f"({nearest[0]:g}, {nearest[1]:g}); cells are 4 wide."
                 )
 
+        norm = float(np.linalg.norm(instance.start[3:7])) if self.spec.is_observation(instance.start) else 1.0
+        # OGBench's own body reset leaves it between 0.7 and 1.3.
+        if not 0.5 <= norm <= 1.5:
+            raise VhdError(
+                f"{self.spec.name}: numbers 3 to 6 of a whole observation are the torso's quaternion, of length 1; "
+                f"theirs is {norm:.2f}. Give an observation as the environment returns it (qpos, then qvel), or a "
+                "position."
+            )
+
     def render(self, width: int = 480, height: int = 480) -> np.ndarray:
         """The whole maze from above, with the goal as OGBench draws it."""
         self._offscreen = resized(self._offscreen, self.physics.model, width, height)

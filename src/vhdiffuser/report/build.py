@@ -57,7 +57,8 @@ def write_report(folder: Path, out: Path | None = None) -> list[Path]:
         drawn = [cell for cell in cells if cell.key[3] == distribution and cell.key[2] in PROTOCOL_LABELS]
         if drawn:
             table, notes = main_table(drawn)
-            sections += [(title, table), *(("", note) for note in (NOTE, *notes))]
+            said = notes if sections else [NOTE, *notes]  # how to read a table is said once
+            sections += [(title, table), *(("", note) for note in said)]
     if (seeds := seeds_table(summaries)) is not None:
         sections.append(("Seeds", seeds))
     sections.append(("How these numbers were made", conditions_table(cells)))
