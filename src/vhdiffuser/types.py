@@ -100,6 +100,17 @@ class EnvSpec:
         state[list(self.goal_dims)] = values
         return state
 
+    def place_of(self, start: FloatArray) -> FloatArray:
+        """(goal_dim,) of a start: its goal dimensions alone, a planning state or a whole observation."""
+        start = np.asarray(start)
+        if len(start) == self.goal_dim:
+            return start
+        return self.goal_of(start if len(start) == self.state_dim else self.planning_state(start))
+
+    def is_observation(self, start: FloatArray) -> bool:
+        """Whether a start is a whole observation, and more than a planning state."""
+        return len(start) == self.observation_dim != self.state_dim
+
     def to_json(self) -> dict[str, Any]:
         """A dict that JSON can hold."""
         return asdict(self)
@@ -217,7 +228,7 @@ class Instance:
     """One test case: where to start and where to go. `seed` fixes what the start state leaves open."""
 
     start: FloatArray
-    """(d,) planning state."""
+    """(d,) planning state, its (goal_dim,) goal dimensions alone, or a whole (observation_dim,) observation."""
     goal: FloatArray
     """(goal_dim,)."""
     seed: int

@@ -26,19 +26,23 @@ from vhdiffuser.benchmark.failures import (
 from vhdiffuser.benchmark.geodesic import Geodesic
 from vhdiffuser.benchmark.instances import draw_instances
 from vhdiffuser.benchmark.methods import PlannerChoice
-from vhdiffuser.benchmark.run import result_path, run_benchmark
+from vhdiffuser.benchmark.run import run_benchmark
 from vhdiffuser.benchmark.settings import BenchConfig
 from vhdiffuser.envs.registry import get_spec
 from vhdiffuser.errors import VhdError
 from vhdiffuser.execution.executor import Outcome
 from vhdiffuser.execution.simulators import Simulators
 from vhdiffuser.report.failure_figures import draw_failures
+from vhdiffuser.results.paths import result_path
 from vhdiffuser.results.rows import Row, read_results
 from vhdiffuser.types import Instance, Plan, Rollout
 
 NO_WALLS = np.zeros((0, 4))
 FACTS = Facts(SPEC, np.ones(2), fastest=SPEED, acceleration=np.inf, walls=NO_WALLS)
-WALL = np.array([[0.4, 0.5, -1.0, 0.6]])
+WALL = np.array([[0.4, 0.5, -0.5, 0.6]])
+ROOM = np.array([[-0.5, -0.4, -0.5, 1.5], [1.4, 1.5, -0.5, 1.5], [-0.5, 1.5, 1.4, 1.5], [-0.5, 1.5, -0.5, -0.4]])
+WALLS = np.concatenate([ROOM, WALL])
+"""A room, and a wall that reaches into it from below."""
 
 
 def line(start: tuple[float, float], goal: tuple[float, float], length: int) -> np.ndarray:
@@ -71,10 +75,8 @@ def test_a_length_clipped_at_t_max_is_one_too_unless_it_was_given() -> None:
 
 
 def test_the_way_round_a_wall_needs_more_steps_than_the_straight_one() -> None:
-    box = np.array([[-0.5, -0.4, -0.5, 1.5], [1.4, 1.5, -0.5, 1.5], [-0.5, 1.5, 1.4, 1.5], [-0.5, 1.5, -0.5, -0.4]])
-    walls = np.concatenate([box, WALL])
-    geodesic = Geodesic(walls, spacing=0.05, clearance=0.05)
-    maze = replace(FACTS, walls=walls, radius=0.05, geodesic=geodesic)
+    geodesic = Geodesic(WALLS, spacing=0.05, clearance=0.05)
+    maze = replace(FACTS, walls=WALLS, radius=0.05, geodesic=geodesic)
     straight, round_it = (judged(line((0, 0), (1, 0), 13), (1, 0), facts) for facts in (FACTS, maze))
     assert straight.needed == 11
     assert 15 <= round_it.needed <= 19, "0, 0 to the corner at 0.6 and down again: about 1.6 to 1.8"
@@ -90,7 +92,7 @@ def test_getting_going_takes_time() -> None:
 
 
 def test_a_plan_through_a_wall_is_found_even_where_it_jumps_over_it() -> None:
-    facts = replace(FACTS, walls=WALL, radius=0.05)
+    facts = replace(FACTS, walls=WALLS, radius=0.05)
     through = judged(line((0, 0), (1, 0), 21), (1, 0), facts)
     assert through.kind == "plan"
     assert through.in_walls == pytest.approx(0.18, abs=0.06), "0.1 of wall and 0.04 on each side"
@@ -137,13 +139,13 @@ def test_kinds_are_counted_and_shown_in_turn() -> None:
     assert set(count_kinds([])) == set(KINDS)
 
 
-CONFIG = BenchConfig("toy", methods=("vhd",), protocols=("ss", "rp"), n=12, seed=4, keep=0, workers=1, simulators=5)
+CONFIG = BenchConfig("toy", methods=("vhd",), protocols=("ss", "rp"), n=12, seeds=(4,), keep=0, workers=1, simulators=5)
 
 
 def bench(folder: Path, planner: ToyPlanner, make_env=ToyEnv):
     choice = PlannerChoice(planner, "ddim", 5, 1.0, 1, {"planner": "digest"})
     run_benchmark(CONFIG, folder, make_env, lambda method, environment: choice, ToyController())
-    return [read_results(result_path(folder, "toy", "vhd", protocol)) for protocol in CONFIG.protocols]
+    return [read_results(result_path(folder, "toy", "vhd", protocol, 4)) for protocol in CONFIG.protocols]
 
 
 @pytest.mark.parametrize(("make_env", "kind"), [(make_stuck_env, "tracking"), (ToyEnv, "endpoint")])
@@ -151,7 +153,7 @@ def test_failed_rows_fail_again_in_the_same_way(tmp_path: Path, make_env, kind: 
     planner = partial(ToyPlanner, noise=0.004, miss=np.float32([0.0, 0.0 if make_env is make_stuck_env else 0.12]))
     for results in bench(tmp_path, planner(), make_env):
         failed = failed_rows(results)
-        assert len(failed) >= 10
+        assert len(failed) >= 9
         with Simulators(make_env, 3) as simulators:
             found = list(run_again(results, planner(), ToyController(), simulators, ToyEnv(), FACTS))
         by_number = {row.instance: row for row in failed}
@@ -182,6 +184,9 @@ def test_instances_are_drawn_again_or_taken_from_the_rows(tmp_path: Path) -> Non
     assert [item.seed for item in instances_of(own, rows, ToyEnv())] == [row.instance for row in rows]
     with pytest.raises(VhdError, match="another version"):
         instances_of(replace(results, config={**results.config, "seed": 5}), rows, ToyEnv())
+    first_release = {key: value for key, value in results.config.items() if key != "streams"}
+    with pytest.raises(VhdError, match=r"random streams 1,.*vhd bench"):
+        instances_of(replace(results, config=first_release), rows, ToyEnv())
     with pytest.raises(VhdError, match="d4rl-fixed"):
         failed_rows(replace(results, config={**results.config, "protocol": "d4rl-fixed"}))
 

@@ -9,13 +9,14 @@ from toy_point import ToyEnv
 
 from vhdiffuser.benchmark import peers
 from vhdiffuser.benchmark.methods import PlannerChoice
-from vhdiffuser.benchmark.run import result_path, run_benchmark
+from vhdiffuser.benchmark.run import run_benchmark
 from vhdiffuser.benchmark.settings import BenchConfig
 from vhdiffuser.control.pd import PDController
 from vhdiffuser.data.normalizer import Normalizer
 from vhdiffuser.envs.maze2d import Maze2dEnv
 from vhdiffuser.envs.registry import get_spec
 from vhdiffuser.errors import VhdError
+from vhdiffuser.results.paths import result_path
 from vhdiffuser.results.rows import read_results
 from vhdiffuser.types import Plan
 
@@ -49,7 +50,7 @@ def test_d4rl_score_counts_every_step_of_the_episode_near_the_goal(tmp_path: Pat
     choice = PlannerChoice(StayPlanner(), "none", 1, 1.0, 1, {})
     controller = PDController(SPEC)
     fixed, random = run_benchmark(config, tmp_path, partial(Maze2dEnv, "umaze"), lambda *_: choice, controller)
-    found = read_results(result_path(tmp_path, "maze2d-umaze", "vhd", "d4rl-fixed")).rows
+    found = read_results(result_path(tmp_path, "maze2d-umaze", "vhd", "d4rl-fixed", 0)).rows
     best, worst = peers.d4rl_normalized("umaze", 300), peers.d4rl_normalized("umaze", 0)
     for row in found:
         assert row.goal == [1.0, 1.0]
@@ -58,7 +59,7 @@ def test_d4rl_score_counts_every_step_of_the_episode_near_the_goal(tmp_path: Pat
         assert row.score == pytest.approx(best if near else worst)
     assert {row.success for row in found} == {True, False}
     assert fixed.average_score == pytest.approx(np.mean([row.score for row in found]))
-    other = read_results(result_path(tmp_path, "maze2d-umaze", "vhd", "d4rl-random")).rows
+    other = read_results(result_path(tmp_path, "maze2d-umaze", "vhd", "d4rl-random", 0)).rows
     assert len({tuple(row.goal) for row in other}) == 40
     assert random.n == 40
 
@@ -67,7 +68,7 @@ def test_d4rl_with_replanning_plans_again_until_the_episode_ends(tmp_path: Path)
     config = BenchConfig("maze2d-umaze", ("vhd",), ("d4rl-fixed-rp",), n=12, workers=1, keep=0)
     choice = PlannerChoice(StayPlanner(), "none", 1, 1.0, 1, {})
     run_benchmark(config, tmp_path, partial(Maze2dEnv, "umaze"), lambda *_: choice, PDController(SPEC))
-    rows = read_results(result_path(tmp_path, "maze2d-umaze", "vhd", "d4rl-fixed-rp")).rows
+    rows = read_results(result_path(tmp_path, "maze2d-umaze", "vhd", "d4rl-fixed-rp", 0)).rows
     plans = -(-300 // SPEC.L_min)  # each plan stays where it is for L_min steps
     assert {(row.steps, row.replans, tuple(row.goal)) for row in rows} == {(300, plans - 1, (1.0, 1.0))}
     best, worst = peers.d4rl_normalized("umaze", 300), peers.d4rl_normalized("umaze", 0)

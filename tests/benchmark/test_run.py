@@ -13,14 +13,16 @@ from toy_point import SPEC, ToyController, ToyEnv, ToyPlanner
 
 from vhdiffuser.benchmark.instances import draw_instances, load_instances
 from vhdiffuser.benchmark.methods import METHODS, PlannerChoice, get_method, require_weights
-from vhdiffuser.benchmark.run import plans_path, result_path, rollout_path, run_benchmark
+from vhdiffuser.benchmark.run import run_benchmark
 from vhdiffuser.benchmark.settings import BenchConfig
 from vhdiffuser.envs.registry import get_spec
 from vhdiffuser.errors import DataError, UnknownNameError, VhdError
+from vhdiffuser.results.paths import plans_path, result_path, rollout_path
 from vhdiffuser.results.rows import Row, read_results
 from vhdiffuser.results.sidefiles import load_plans, load_rollout
+from vhdiffuser.streams import STREAMS
 
-CONFIG = BenchConfig("toy", n=12, seed=4, threshold=0.05, check_every=3, keep=2, workers=1, simulators=5)
+CONFIG = BenchConfig("toy", n=12, seeds=(4,), threshold=0.05, check_every=3, keep=2, workers=1, simulators=5)
 
 
 class Stop(Exception):
@@ -46,9 +48,9 @@ def run(folder: Path, config: BenchConfig = CONFIG, source: Source | None = None
     return run_benchmark(config, folder, ToyEnv, source or Source(), ToyController(), lambda case: 1.5, on_row)
 
 
-def rows(folder: Path, method: str, protocol: str) -> list[dict]:
+def rows(folder: Path, method: str, protocol: str, seed: int = 4, distribution: str = "reset") -> list[dict]:
     """Rows without the clock's share."""
-    found = read_results(result_path(folder, "toy", method, protocol)).rows
+    found = read_results(result_path(folder, "toy", method, protocol, seed, distribution)).rows
     return [asdict(replace(row, planning_seconds=0.0, control_seconds=0.0)) for row in found]
 
 
@@ -129,12 +131,7 @@ def test_more_instances_keep_the_rows_there_are(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("changes", "source"),
-    [
-        ({"seed": 5}, Source()),
-        ({"check_every": 4}, Source()),
-        ({"distribution": "uniform"}, Source()),
-        ({}, Source(1.2)),
-    ],
+    [({"check_every": 4}, Source()), ({}, Source(1.2))],
 )
 def test_results_of_another_configuration_are_refused(tmp_path: Path, changes: dict, source: Source) -> None:
     config = replace(CONFIG, methods=("vhd",), protocols=("rp",))
@@ -144,6 +141,38 @@ def test_results_of_another_configuration_are_refused(tmp_path: Path, changes: d
         run(tmp_path, replace(config, **changes), source)
     assert rows(tmp_path, "vhd", "rp") == before
     assert source.seeds == []
+
+
+def test_every_seed_has_a_file_of_its_own_and_the_summary_pools_them(tmp_path: Path) -> None:
+    config = replace(CONFIG, methods=("vhd",), protocols=("ss", "rp"), keep=0)
+    for seed in (4, 5):
+        run(tmp_path / "alone", replace(config, seeds=(seed,)))
+    summaries = run(tmp_path / "pooled", replace(config, seeds=(4, 5)))
+    for summary in summaries:
+        assert (summary.seeds, summary.n, summary.streams, summary.distribution) == ((4, 5), 24, STREAMS, "reset")
+        alone = [rows(tmp_path / "alone", "vhd", summary.protocol, seed) for seed in (4, 5)]
+        assert [rows(tmp_path / "pooled", "vhd", summary.protocol, seed) for seed in (4, 5)] == alone
+        assert summary.average_executed_steps == np.mean([row["steps"] for found in alone for row in found])
+        rates = [np.mean([row["success"] for row in found]) for found in alone]
+        assert summary.success_rate_by_seed == pytest.approx(rates)
+        assert summary.success_rate == pytest.approx(np.mean(rates))
+        assert not {tuple(row["start"]) for row in alone[0]} & {tuple(row["start"]) for row in alone[1]}
+
+
+def test_distributions_have_files_of_their_own(tmp_path: Path) -> None:
+    config = replace(CONFIG, methods=("vhd",), protocols=("ss",), n=2)
+    (own,), (uniform,) = run(tmp_path, config), run(tmp_path, replace(config, distribution="uniform"))
+    assert (own.distribution, uniform.distribution) == ("reset", "uniform")
+    names = {path.name for path in (tmp_path / "toy").glob("*.jsonl")}
+    assert names == {"vhd-ss-4.jsonl", "vhd-ss-uniform-4.jsonl"}
+    kept = {path.name for path in (tmp_path / "toy" / "rollouts").iterdir()}
+    assert kept == {f"vhd-ss{drawn}-4-{number}.npz" for drawn in ("", "-uniform") for number in range(2)}
+
+
+@pytest.mark.parametrize("seeds", [(), (1, 2, 1)])
+def test_seeds_are_one_or_more_and_none_twice(seeds: tuple[int, ...]) -> None:
+    with pytest.raises(VhdError, match="seed"):
+        replace(CONFIG, seeds=seeds)
 
 
 def test_workers_change_no_row(tmp_path: Path) -> None:
@@ -157,17 +186,18 @@ def test_rollouts_and_plans_are_kept_for_figures(tmp_path: Path) -> None:
     run(tmp_path, replace(CONFIG, methods=("vhd",)))
     found = {row["instance"]: row for row in rows(tmp_path, "vhd", "rp")}
     for number in range(2):
-        kept = load_rollout(rollout_path(tmp_path, "toy", "vhd", "rp", number))
+        kept = load_rollout(rollout_path(result_path(tmp_path, "toy", "vhd", "rp", 4), number))
         assert len(kept.states) - 1 == len(kept.actions) == found[number]["steps"]
         assert [len(places) for _, places in kept.plans] == found[number]["plan_lengths"]
-    assert not rollout_path(tmp_path, "toy", "vhd", "rp", 2).exists()
+    assert not rollout_path(result_path(tmp_path, "toy", "vhd", "rp", 4), 2).exists()
     short, right, long = (len(places) for places in load_plans(plans_path(tmp_path, "toy")).plans)
     assert short < right < long
 
 
 def test_the_header_says_how_the_rows_were_made(tmp_path: Path) -> None:
     run(tmp_path, replace(CONFIG, methods=("vhd",)))
-    config = read_results(result_path(tmp_path, "toy", "vhd", "rp")).config
+    config = read_results(result_path(tmp_path, "toy", "vhd", "rp", 4)).config
+    assert (config["seed"], config["streams"]) == (4, STREAMS)
     assert config["candidates"] == 1
     assert config["controller"] == {"name": "toy"}
     assert (config["sampler"], config["sampler_steps"], config["gamma"]) == ("ddim", 5, 1.0)
@@ -210,11 +240,16 @@ def test_ones_own_pairs_are_taken_as_they_are(tmp_path: Path, name: str) -> None
     path = write_pairs(tmp_path / name, start_state=starts, goal_pos=goals)
     (summary,) = run(tmp_path, replace(CONFIG, n=None, instances=path, methods=("vhd",), protocols=("ss",)))
     assert summary.n == 3
-    np.testing.assert_allclose([row["goal"] for row in by_instance(rows(tmp_path, "vhd", "ss"))], goals, atol=1e-6)
+    found = by_instance(rows(tmp_path, "vhd", "ss", distribution="pairs"))
+    np.testing.assert_allclose([row["goal"] for row in found], goals, atol=1e-6)
     with pytest.raises(VhdError, match="holds 3"):
         run(tmp_path, replace(CONFIG, n=4, instances=path, methods=("vhd",), protocols=("ss",)))
     with pytest.raises(VhdError, match="instances of its own"):
         run(tmp_path, replace(CONFIG, n=None, instances=path, methods=("vhd",), protocols=("ogbench",)))
+    with pytest.raises(VhdError, match="instances of its own"):
+        run(tmp_path, replace(CONFIG, distribution="uniform", methods=("vhd",), protocols=("ogbench",)))
+    with pytest.raises(VhdError, match="takes one seed"):
+        replace(CONFIG, instances=path, seeds=(1, 2))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 from vhdiffuser.cli import run
+from vhdiffuser.envs.antmaze import AntMazeEnv
 from vhdiffuser.results.rows import read_folder
+from vhdiffuser.results.sidefiles import load_rollout
 
 TINY = ["--threads", "1", "--quiet", "--updates", "3", "--log-every", "1", "--warmup", "1"]
 
@@ -162,7 +164,7 @@ def test_bench_resumes_and_reports(models, tmp_path, capsys):
     assert [(row["method"], row["protocol"], row["n"]) for row in first] == [("vhd", "ss", 4), ("fh-h1", "ss", 4)]
     keys = {"environment", "success_rate", "average_executed_steps", "planning_seconds", "simulation_seconds"}
     assert keys <= first[0].keys()
-    path = tmp_path / "r/maze2d-umaze/vhd-ss.jsonl"
+    path = tmp_path / "r/maze2d-umaze/vhd-ss-0.jsonl"
     before = path.read_text()
     assert run([*command, "--n", "6", "--protocols", "ss"]) == 0
     assert path.read_text().startswith(before), "what was done is kept"
@@ -180,6 +182,103 @@ def test_bench_says_which_command_makes_missing_weights(models, tmp_path, capsys
     assert "vhd train planner maze2d-umaze --horizon 128" in capsys.readouterr().err
     assert run(["bench", "maze2d-umaze", "--methods", "best", "--n", "2", "--out", str(tmp_path)]) == 1
     assert "fh-lp" in capsys.readouterr().err
+
+
+def test_bench_runs_the_methods_that_are_there_and_says_which_are_not(models, tmp_path, capsys):
+    command = [
+        "bench",
+        "maze2d-umaze",
+        "--protocols",
+        "ss",
+        "--steps",
+        "2",
+        "--n",
+        "2",
+        "--keep",
+        "0",
+        "--workers",
+        "1",
+    ]
+    assert run([*command, "--json", "--out", str(tmp_path / "r")]) == 0
+    printed = capsys.readouterr()
+    assert [row["method"] for row in json.loads(printed.out)] == ["vhd", "fh-h1"]
+    said = " ".join(printed.err.split())
+    assert "fh-h2 is left out" in said
+    assert "vhd train planner maze2d-umaze --horizon 128" in said
+    assert run([*command, "--json", "--quiet", "--out", str(tmp_path / "r")]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_bench_on_a_fresh_install_runs_what_ships(tmp_path, capsys):
+    command = [
+        "bench",
+        "maze2d-umaze",
+        "--protocols",
+        "ss",
+        "--steps",
+        "2",
+        "--n",
+        "2",
+        "--keep",
+        "0",
+        "--workers",
+        "1",
+    ]
+    assert run([*command, "--json", "--out", str(tmp_path / "r")]) == 0
+    printed = capsys.readouterr()
+    assert [row["method"] for row in json.loads(printed.out)] == ["vhd"]
+    assert all(f"{name} is left out" in printed.err for name in ("fh-lp", "fh-h1", "fh-h2", "fh-h3"))
+    assert run([*command, "--weights", "trained", "--out", str(tmp_path / "t")]) == 1, "nothing was trained"
+    assert "method 'vhd' needs the planner model" in " ".join(capsys.readouterr().err.split())
+
+
+def test_bench_pools_the_seeds_asked_for(models, tmp_path, capsys):
+    command = [
+        "bench",
+        "maze2d-umaze",
+        "--methods",
+        "vhd",
+        "--protocols",
+        "ss",
+        "--steps",
+        "2",
+        "--keep",
+        "0",
+        "--quiet",
+    ]
+    command += ["--n", "3", "--workers", "1", "--out", str(tmp_path), "--seeds"]
+    assert run([*command, "7", "--json"]) == 0
+    assert run([*command, "7", "8", "--json"]) == 0
+    one, both = (json.loads(line) for line in capsys.readouterr().out.replace("]\n[", "]\0[").split("\0"))
+    assert (one[0]["seeds"], one[0]["n"], both[0]["seeds"], both[0]["n"]) == ([7], 3, [7, 8], 6)
+    assert {path.name for path in (tmp_path / "maze2d-umaze").glob("*.jsonl")} == {"vhd-ss-7.jsonl", "vhd-ss-8.jsonl"}
+    assert run([*command, "7", "8"]) == 0
+    assert "SR % by seed   7: " in capsys.readouterr().out
+    assert run([*command, "7", "7"]) == 1
+    assert "named twice" in capsys.readouterr().err
+
+
+def test_bench_takes_whole_observations_of_the_ant(tmp_path, capsys):
+    env = AntMazeEnv()
+    body = env.reset(env.sample_instance(np.random.default_rng(0)))
+    np.savez(tmp_path / "mine.npz", start_state=[body], goal_pos=[body[:2] + 0.1])
+    command = [
+        "bench",
+        "antmaze-medium",
+        "--methods",
+        "vhd",
+        "--protocols",
+        "ss",
+        "--workers",
+        "1",
+        "--quiet",
+        "--json",
+    ]
+    assert run([*command, "--instances", str(tmp_path / "mine.npz"), "--out", str(tmp_path / "r")]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["distribution"] == "pairs"
+    kept = load_rollout(tmp_path / "r/antmaze-medium/rollouts/vhd-ss-pairs-0-0.npz")
+    np.testing.assert_array_equal(kept.instance.start, body)
+    np.testing.assert_allclose(kept.states[0], body[:2], atol=1e-6)
 
 
 def test_bench_takes_own_instances(models, tmp_path, capsys):

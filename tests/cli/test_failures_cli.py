@@ -41,7 +41,7 @@ def test_failures_fail_again_and_are_counted_and_drawn(benched, tmp_path, monkey
     capsys.readouterr()
     assert run([*command, "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
-    lines = (benched / "rows" / ENV / "vhd-ss.jsonl").read_text().splitlines()[1:]
+    lines = (benched / "rows" / ENV / "vhd-ss-0.jsonl").read_text().splitlines()[1:]
     failed = {row["instance"]: row for row in map(json.loads, lines) if not row["success"]}
     assert len(failed) >= 2, "two updates make no planner"
     assert answer["same_weights"]
@@ -96,7 +96,7 @@ def test_failures_say_what_is_missing(benched, monkeypatch, capsys) -> None:
     monkeypatch.setenv("VHD_HOME", str(benched))
     rows = ["--rows", str(benched / "rows")]
     assert run(["failures", ENV, *rows, "--protocol", "rp"]) == 1
-    assert "vhd-rp.jsonl" in capsys.readouterr().err
+    assert "no rows of vhd under rp" in capsys.readouterr().err
     assert run(["failures", ENV, *rows, "--speed", "0", *QUICK]) == 1
     assert "above 0" in capsys.readouterr().err
     assert run(["failures", "maze9d", *rows]) == 1

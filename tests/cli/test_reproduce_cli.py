@@ -25,6 +25,9 @@ def test_from_nothing_it_gets_data_trains_everything_benches_and_reports(vhd_hom
     assert {tuple(command[3:5]) for command in planners} == {("--updates", str(UPDATES[environment]))}
     assert [command[6] for command in planners[1:]] == [str(horizon) for horizon in spec.horizons]
     assert (["train", "dynamics", environment] in commands) == (spec.controller == "inverse_dynamics")
+    benches = [command for command in commands if command[0] == "bench"]
+    assert all(" ".join(command).count("--seeds 100 101 102 ") == 1 for command in benches)
+    assert [command[-2:] for command in benches].count(["--distribution", "uniform"]) == 1
     for command in commands:
         parse(command[0], command[1:])  # each is a command line that vhd takes
 
@@ -35,7 +38,7 @@ def test_what_is_there_is_not_made_again_and_baselines_are_an_option(vhd_home: P
         path.parent.mkdir(parents=True)
         path.write_bytes(b"")
     commands = Reproduce("maze2d-umaze", baselines=False).commands(get_spec("maze2d-umaze"))
-    assert [command[0] for command in commands] == ["data", "bench", "bench", "bench", "report"]
+    assert [command[0] for command in commands] == ["data", "bench", "bench", "bench", "bench", "report"]
 
 
 def test_a_dry_run_prints_and_makes_nothing(vhd_home: Path, capsys: pytest.CaptureFixture[str]) -> None:

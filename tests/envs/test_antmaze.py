@@ -51,6 +51,28 @@ def test_same_instance_gives_the_same_bytes_whatever_the_global_state(env):
     assert roll() == first
 
 
+def test_a_whole_observation_sets_the_whole_body(env):
+    rng = np.random.default_rng(5)
+    env.reset(env.sample_instance(rng))
+    moving = [env.step(rng.uniform(-1, 1, 8)) for _ in range(10)][-1]
+    goal = np.array([4.0, 0.0])
+    first = env.reset(Instance(moving, goal, seed=0))
+    np.testing.assert_array_equal(first, moving)
+    np.testing.assert_array_equal(env.reset(Instance(moving, goal, seed=1)), moving)
+    position_only = env.reset(Instance(moving[:2], goal, seed=0))
+    np.testing.assert_array_equal(position_only[:2], moving[:2])
+    assert np.abs(position_only[2:] - moving[2:]).max() > 0.1
+
+
+def test_a_planning_state_of_the_whole_observation_is_none(env):
+    """Where the planning state has as many numbers as the observation, the body comes from the seed as ever."""
+    dims = tuple(range(29))
+    whole = AntMazeEnv(replace(env.spec, state_dims=dims, state_names=tuple(map(str, dims))))
+    instance = whole.sample_instance(np.random.default_rng(6))
+    assert len(instance.start) == 29
+    np.testing.assert_array_equal(whole.reset(instance), env.reset(replace(instance, start=instance.start[:2])))
+
+
 def test_seed_changes_the_body_and_not_the_position(env):
     instance = env.sample_instance(np.random.default_rng(4))
     one, other = env.reset(instance), env.reset(replace(instance, seed=instance.seed + 1))
@@ -111,7 +133,9 @@ def test_clearance_of_known_points(env):
 @pytest.mark.parametrize(
     ("start", "goal", "message"),
     [
-        ([0.0, 0.0, 0.0], [4.0, 0.0], "needs 2 numbers"),
+        ([0.0, 0.0, 0.0], [4.0, 0.0], "start needs 2 or 29 numbers"),
+        ([0.0] * 29, [4.0, 0.0], "quaternion, of length 1; theirs is 0.00"),
+        ([-4.0, 0.0, 0.7, 1.0, *[0.0] * 25], [4.0, 0.0], "start .* in a wall"),
         ([0.0, 0.0], [[4.0, 0.0]], "needs 2 numbers"),
         ([0.0, np.nan], [4.0, 0.0], "NaN"),
         ([0.0, 0.0], [np.inf, 0.0], "NaN or infinity"),

@@ -38,6 +38,21 @@ def test_physics_are_ogbenchs_to_the_bit(env):
     np.testing.assert_array_equal(theirs.unwrapped._workspace_bounds, WORKSPACE)
 
 
+def test_a_whole_observation_sets_joints_and_their_velocities(env):
+    rng = np.random.default_rng(7)
+    instance = env.sample_instance(rng)
+    env.reset(instance)
+    moving = [env.step(np.array([0.3, -0.2, 0.1, 0.0, 0.0])) for _ in range(4)][-1]
+    first = env.reset(replace(instance, start=moving))
+    np.testing.assert_allclose(first[:12], moving[:12], atol=1e-6)
+    assert np.abs(moving[6:12]).max() > 0.05, "it moves"
+    np.testing.assert_allclose(first[12:15], moving[12:15], atol=0.05)
+    broken = moving.copy()
+    broken[0] += 0.5
+    with pytest.raises(VhdError, match="joint angles .* effector"):
+        env.reset(replace(instance, start=broken))
+
+
 def test_start_is_really_reached_and_at_rest(env):
     rng = np.random.default_rng(1)
     for distribution in ("reset", "uniform"):
@@ -129,7 +144,7 @@ def test_action_moves_the_effector_the_way_it_says(env):
 @pytest.mark.parametrize(
     ("start", "goal", "message"),
     [
-        ([0.0, 0.0], [0.0, 0.0, 1.0], "needs 3 numbers"),
+        ([0.0, 0.0], [0.0, 0.0, 1.0], "start needs 3 or 28 numbers"),
         ([0.0, 0.0, 1.0], [[0.0, 0.0, 1.0]], "needs 3 numbers"),
         ([0.0, np.nan, 1.0], [0.0, 0.0, 1.0], "NaN"),
         ([0.0, 0.0, 1.0], [0.0, 0.0, 9.0], "goal .* outside the workspace"),

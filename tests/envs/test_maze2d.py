@@ -48,6 +48,7 @@ def test_the_ball_stays_out_of_the_walls(maze, rng):
 def test_cells_lie_where_d4rl_has_them():
     assert clearance("umaze", np.array([0.8, 0.8])) == pytest.approx(0.5)  # centre of cell (1, 1)
     assert clearance("umaze", np.array([1.8, 0.8])) == 0.0  # cell (2, 1) is a wall
+    assert clearance("umaze", np.array([[-0.8, 0.8], [0.8, 4.4], [40.0, 40.0]])).tolist() == [0.0] * 3, "outside"
     assert len(free_cells("umaze")) == 7
     assert len(free_cells("medium")) == 26
     assert len(free_cells("large")) == 47 - 1
@@ -71,6 +72,20 @@ def test_instances_are_free_and_repeatable(maze):
     assert near.any(0).all(), "and at every free cell"
 
 
+@pytest.mark.parametrize("maze", MAZE_NAMES)
+def test_uniform_points_lie_in_free_cells(maze):
+    env, free = Maze2dEnv(maze), {tuple(cell) for cell in free_cells(maze).tolist()}
+    drawn = [env.sample_instance(np.random.default_rng([9, number]), "uniform") for number in range(1000)]
+    points = np.array([end for instance in drawn for end in (instance.start[:2], instance.goal)])
+    cells = {
+        tuple(cell) for cell in np.rint(points + 0.2).astype(int).tolist()
+    }  # a cell is centred at its number - 0.2
+    assert cells == free, "in free cells only, and in all of them"
+    assert clearance(maze, points).min() >= BALL_RADIUS - 1e-5
+    for instance in drawn:
+        env.check(instance)
+
+
 def test_same_start_same_actions_same_bytes(rng):
     env = Maze2dEnv("medium")
     instance = env.sample_instance(rng)
@@ -87,6 +102,8 @@ def test_same_start_same_actions_same_bytes(rng):
     [
         ([1.8, 0.8, 0, 0], [1, 1], "start .* inside a wall"),
         ([1, 1, 0, 0], [0.35, 1], "goal .* inside a wall"),
+        ([-1, 1, 0, 0], [1, 1], "start .* outside the maze, which reaches from -0.7 to 4.3 in x"),
+        ([1, 1, 0, 0], [1, 4.6], "goal .* outside the maze"),
         ([1, 1, 0], [1, 1], "start needs 2 or 4 numbers"),
         ([1, 1], [1, 1, 1], "goal needs 2 numbers"),
         ([1, np.nan], [1, 1], "NaN"),

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,13 +10,14 @@ import pytest
 from toy_point import ToyController, ToyEnv, ToyPlanner
 
 from vhdiffuser.benchmark.methods import METHODS, PlannerChoice
-from vhdiffuser.benchmark.run import rollout_path, run_benchmark
+from vhdiffuser.benchmark.run import run_benchmark
 from vhdiffuser.benchmark.settings import BenchConfig
 from vhdiffuser.errors import DataError, VhdError
 from vhdiffuser.report.build import CASE_METHODS, write_report
 from vhdiffuser.report.drawing import boxes_on_page, on_page
 from vhdiffuser.report.figures import choose_case
 from vhdiffuser.report.video import replay_frames, top_view_frames, write_gif
+from vhdiffuser.results.paths import result_path, rollout_path
 from vhdiffuser.results.rows import Row, read_folder
 from vhdiffuser.results.sidefiles import load_rollout
 from vhdiffuser.types import Instance
@@ -59,19 +61,58 @@ def test_the_report_holds_every_table_and_figure(results: Path, tmp_path: Path) 
         for needed in ("VHD (SS)", "FH-H3 (RP)", "ddim, 5 steps", "figures/toy-case.png", "error &gt; 0.05"):
             assert needed in text or needed.replace("&gt;", ">") in text
     # 30 rows each: the sweep of gamma does not enter the table.
-    assert "| toy | VHD (SS) | 30 |" in (tmp_path / "report.md").read_text()
+    assert "| toy | VHD (SS) | reset | 30 |" in (tmp_path / "report.md").read_text()
 
 
 def test_a_report_is_made_of_what_there_is(results: Path, tmp_path: Path) -> None:
     folder = tmp_path / "only"
     (folder / "toy").mkdir(parents=True)
-    (folder / "toy" / "vhd-ss.jsonl").write_bytes((results / "toy" / "vhd-ss.jsonl").read_bytes())
+    (folder / "toy" / "vhd-ss-0.jsonl").write_bytes((results / "toy" / "vhd-ss-0.jsonl").read_bytes())
     names = {path.name for path in write_report(folder)}
     assert names == {"report.md", "report.html", "toy-distance-ss.png"}
     with pytest.raises(DataError, match="vhd bench"):
         write_report(tmp_path / "none")
     with pytest.raises(DataError, match="right below"):
         write_report(tmp_path)
+
+
+def test_old_rows_beside_new_ones_are_marked_and_stand_back(results: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "mixed"
+    for method, protocol, streams in (("vhd", "ss", 1), ("vhd", "ss", 2), ("fh-h1", "ss", 1)):
+        header, *rows = (results / "toy" / f"{method}-{protocol}-0.jsonl").read_text().splitlines()
+        value = json.loads(header)
+        assert value["config"].pop("streams") == 2
+        if streams == 2:
+            value["config"]["streams"] = 2
+        (folder / "toy").mkdir(parents=True, exist_ok=True)
+        name = f"{method}-{protocol}.jsonl" if streams == 1 else f"{method}-{protocol}-0.jsonl"
+        (folder / "toy" / name).write_text("\n".join([json.dumps(value), *rows]) + "\n")
+    write_report(folder)
+    text = (folder / "report.md").read_text()
+    vhd, _, fixed, *_ = [line for line in text.splitlines() if line.startswith("| ")][2:]
+    assert vhd.startswith("| VHD (SS) | SR |")
+    assert "†" not in vhd
+    assert fixed.startswith("| FH-H1 (SS) | SR |")
+    assert "†" in fixed
+    assert "★" not in vhd + fixed
+    assert "different streams" in text
+    assert "Left out" in text
+    assert "toy/vhd-ss.jsonl" in text
+
+
+def test_uniform_instances_have_a_table_of_their_own(tmp_path: Path) -> None:
+    choice = PlannerChoice(ToyPlanner(noise=0.05), "ddim", 5, 1.0, 1, {})
+    for distribution, seeds in (("reset", (100, 101)), ("uniform", (100,))):
+        config = replace(CONFIG, methods=("vhd", "fh-h3"), n=5, keep=0, distribution=distribution, seeds=seeds)
+        run_benchmark(config, tmp_path, ToyEnv, lambda *_: choice, ToyController())
+    write_report(tmp_path)
+    own, rest = (tmp_path / "report.md").read_text().split("## Uniform instances")
+    uniform = rest.split("## ")[0]
+    assert "toy paper" in own
+    assert "paper" not in uniform
+    assert "VHD (RP)" in uniform
+    seeds_section = rest.split("## Seeds")[1].split("## ")[0]
+    assert seeds_section.count("100: ") == 4, "two methods, two protocols; uniform ones have one seed"
 
 
 def test_the_case_is_the_one_on_which_vhd_saves_most(results: Path) -> None:
@@ -91,7 +132,9 @@ def test_the_case_is_the_one_on_which_vhd_saves_most(results: Path) -> None:
 def test_a_gif_has_the_rollouts_frames(results: Path, tmp_path: Path) -> None:
     kept = next(
         item
-        for item in (load_rollout(rollout_path(results, "toy", "vhd", "rp", number)) for number in range(4))
+        for item in (
+            load_rollout(rollout_path(result_path(results, "toy", "vhd", "rp", 0), number)) for number in range(4)
+        )
         if len(item.actions) >= 4
     )
     frames = list(top_view_frames("toy", kept, ToyEnv().walls, [0, 1], every=2, size=120))
@@ -107,7 +150,7 @@ def test_a_gif_has_the_rollouts_frames(results: Path, tmp_path: Path) -> None:
 
 
 def test_a_view_without_walls_shows_all_of_the_path(results: Path) -> None:
-    kept = load_rollout(rollout_path(results, "toy", "vhd", "rp", 0))
+    kept = load_rollout(rollout_path(result_path(results, "toy", "vhd", "rp", 0), 0))
     frame = next(top_view_frames("toy", kept, np.zeros((0, 4)), [0, 1], size=100))
     assert frame.std() > 5
 

@@ -4,35 +4,11 @@ import subprocess
 import sys
 
 import pytest
+from cell_toys import results_file, toy_cell
 
 from vhdiffuser.report.paper import TABLE_II
-from vhdiffuser.report.tables import Table, main_table, marks, peers_table, time_table
-from vhdiffuser.results.summary import Summary
-
-
-def summary(
-    method: str, protocol: str, rate: float, steps: float, environment: str = "maze2d-umaze", **more
-) -> Summary:
-    return Summary(
-        environment,
-        method,
-        protocol,
-        1000,
-        rate,
-        (rate - 0.01, rate),
-        steps,
-        (steps - 2, steps + 2),
-        1.0,
-        2.0,
-        0.5,
-        **more,
-    )
-
-
-def test_marks_are_best_and_second_with_ties() -> None:
-    assert marks({"a": 3.0, "b": 1.0, "c": 3.0, "d": 2.0}, highest=True) == {"a": "†", "b": "", "c": "†", "d": "‡"}
-    assert marks({"a": 3.0, "b": 1.0, "c": 2.0}, highest=False) == {"a": "", "b": "†", "c": "‡"}
-    assert marks({"a": 1.0}, highest=True) == {"a": ""}
+from vhdiffuser.report.tables import Table, main_table, peers_table, seeds_table, time_table
+from vhdiffuser.results.cells import Cell
 
 
 def test_the_papers_table_is_the_papers() -> None:
@@ -43,31 +19,63 @@ def test_the_papers_table_is_the_papers() -> None:
     assert TABLE_II["cube", "fh-lp", "ss"] == (86.2, 52.98)
 
 
-def test_ours_stands_beside_the_papers_with_intervals_and_marks() -> None:
-    table = main_table(
+def rates(*hits_of_100: int) -> list[list[bool]]:
+    """Outcomes of 100 instances; a method with more hits has all hits of one with fewer."""
+    return [[True] * hits + [False] * (100 - hits) for hits in hits_of_100]
+
+
+def test_ours_stands_beside_the_papers_with_intervals_and_the_best_marked() -> None:
+    good, near, bad = rates(98, 96, 62)
+    table, notes = main_table(
         [
-            summary("vhd", "ss", 0.98, 90.0),
-            summary("fh-h1", "ss", 0.62, 55.0),
-            summary("fh-h2", "ss", 0.98, 101.256),
-            summary("vhd", "rp", 1.0, 99.0),
-            summary("vhd", "d4rl-fixed", 0.5, 300.0),
+            toy_cell(good, [90] * 100, method="vhd"),
+            toy_cell(bad, [55] * 100, method="fh-h1"),
+            toy_cell(near, [101] * 100, method="fh-h2"),
+            toy_cell(good, [10] * 100, method="vhd", protocol="rp"),
+            toy_cell(good, [300] * 100, method="vhd", protocol="d4rl-fixed"),
         ]
     )
     assert table.head == ("Method", "", "U ours", "U paper")
     assert table.rows == (
-        ("VHD (SS)", "SR", "98.0† [97.0, 98.0]", "97.1†"),
-        ("", "AES", "90.00‡ [88.0, 92.0]", "112.73"),
-        ("FH-H1 (SS)", "SR", "62.0‡ [61.0, 62.0]", "63.3"),
-        ("", "AES", "55.00† [53.0, 57.0]", "55.47†"),
-        ("FH-H2 (SS)", "SR", "98.0† [97.0, 98.0]", "95.5"),
-        ("", "AES", "101.26 [99.3, 103.3]", "100.75‡"),
-        ("VHD (RP)", "SR", "100.0 [99.0, 100.0]", "100.0†"),
-        ("", "AES", "99.00 [97.0, 101.0]", "139.96†"),
+        ("VHD (SS)", "SR", "98.0★ [93.0, 99.4]", "97.1"),
+        ("", "AES", "90.00 [90.0, 90.0]", "112.73"),
+        ("FH-H1 (SS)", "SR", "62.0 [52.2, 70.9]", "63.3"),
+        ("", "AES", "55.00★ [55.0, 55.0]", "55.47"),
+        ("FH-H2 (SS)", "SR", "96.0★ [90.2, 98.4]", "95.5"),
+        ("", "AES", "101.00 [101.0, 101.0]", "100.75"),
+        ("VHD (RP)", "SR", "98.0 [93.0, 99.4]", "100.0"),
+        ("", "AES", "10.00 [10.0, 10.0]", "139.96"),
     )
+    assert notes == []
+
+
+def test_old_streams_are_marked_and_not_compared_with_new_ones() -> None:
+    good, bad = rates(98, 62)
+    new, old = toy_cell(good), toy_cell(bad, method="fh-h1", seed=0, streams=1)
+    table, notes = main_table([new, old])
+    assert [row[2] for row in table.rows[::2]] == ["98.0 [93.0, 99.4]", "62.0† [52.2, 70.9]"]
+    assert "first release's instances" in notes[0]
+    assert "Nothing is marked best in maze2d-umaze (SS): its methods were run with different streams" in notes[1]
+    both_old = [toy_cell(good, seed=0, streams=1), old]
+    assert main_table(both_old)[0].rows[0][2] == "98.0★† [93.0, 99.4]", "old ones are compared with each other"
+
+
+def test_a_method_that_the_paper_has_not_is_shown_and_not_compared() -> None:
+    good, bad = rates(98, 62)
+    cells = [toy_cell(good), toy_cell(bad, method="fh-h1"), toy_cell(good[:40], method="vhd-paper")]
+    table, notes = main_table(cells)
+    assert [row[2][:5] for row in table.rows[::2]] == ["98.0★", "62.0 ", "100.0"]
+    assert notes == []
+
+
+def test_other_instances_have_no_paper_column() -> None:
+    table, _ = main_table([toy_cell([True], distribution="uniform")])
+    assert table.head == ("Method", "", "U")
+    assert len(table.rows[0]) == 3
 
 
 def test_environments_of_ones_own_have_no_paper_column_to_compare() -> None:
-    table = main_table([summary("vhd", "ss", 0.5, 10.0, "mine"), summary("vhd", "ss", 0.5, 10.0, "cube")])
+    table, _ = main_table([toy_cell([True], environment="mine"), toy_cell([True], environment="cube")])
     assert table.head == ("Method", "", "Cube ours", "Cube paper", "mine ours", "mine paper")
     assert table.rows[0][-1] == "-"
 
@@ -79,12 +87,20 @@ def test_both_forms_hold_the_same_cells() -> None:
 
 
 def test_peers_and_time_have_tables_of_their_own() -> None:
-    cells = [summary("vhd", "ss", 0.9, 9.0), summary("vhd", "d4rl-fixed", 0.9, 300.0, average_score=123.456)]
+    cells = [toy_cell([True]).summary(), toy_cell([True, False], [120, 127], protocol="d4rl-fixed").summary()]
     found = peers_table(cells)
     assert found is not None
     assert [row[-1] for row in found.rows] == ["123.5"]
     assert peers_table(cells[:1]) is None
     assert len(time_table(cells).rows) == 2
+
+
+def test_pooled_cells_show_the_rate_of_every_seed() -> None:
+    cell = Cell((results_file([True, False], seed=100), results_file([True, True], seed=101)))
+    found = seeds_table([cell.summary(), toy_cell([True]).summary()])
+    assert found is not None
+    assert found.rows == (("maze2d-umaze", "VHD (SS)", "reset", "4", "75.0", "100: 50.0, 101: 100.0"),)
+    assert seeds_table([toy_cell([True]).summary()]) is None
 
 
 @pytest.mark.parametrize("module", ["build", "video"])

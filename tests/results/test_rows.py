@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import errno
 import io
+import json
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,9 @@ import pytest
 from vhdiffuser.errors import DataError
 from vhdiffuser.results.rows import Row, RowWriter, open_results, read_folder, read_results
 
-CONFIG = {"environment": "toy", "gamma": 1.0, "horizons": (1, 2)}
+SHARED = {"environment": "toy", "method": "vhd", "protocol": "ss", "seed": 0}
+CONFIG = {**SHARED, "gamma": 1.0, "horizons": (1, 2)}
+HEADER = json.dumps({"format": 1, "config": SHARED}) + "\n"
 
 
 def row(instance: int, success: bool = True, steps: int = 10, **changes) -> Row:
@@ -31,7 +35,7 @@ def test_rows_come_back_as_they_were(tmp_path: Path) -> None:
         writer.write(row(1, success=False))
     found = read_results(path)
     assert found.rows == [row(3), row(1, success=False)]
-    assert found.config == {"environment": "toy", "gamma": 1.0, "horizons": [1, 2]}
+    assert found.config == {**SHARED, "gamma": 1.0, "horizons": [1, 2]}
     assert [item.path for item in read_folder(tmp_path)] == [path]
 
 
@@ -83,7 +87,7 @@ def test_a_full_disk_is_reported(tmp_path: Path) -> None:
         def flush(self) -> None:
             raise OSError(errno.ENOSPC, "No space left on device")
 
-    writer = RowWriter(tmp_path / "rows.jsonl", Full(), {})
+    writer = RowWriter(tmp_path / "rows.jsonl", Full(), CONFIG, {})
     with pytest.raises(DataError, match=r"No space left.*Rows before it are kept"):
         writer.write(row(0))
     assert writer.present == {}
@@ -94,15 +98,78 @@ def test_a_full_disk_is_reported(tmp_path: Path) -> None:
     [
         ("", "empty"),
         ('{"format": 99, "config": {}}\n', "not a results file"),
-        ('{"format": 1, "config": {}}\n{"method": \n', "line 2: damaged"),
-        ('{"format": 1, "config": {}}\n[1]\n', "line 2: damaged"),
-        ('{"format": 1, "config": {}}\n{"method": "vhd"}\n', "line 2: not a result row"),
+        ('{"format": 1, "config": {"method": "vhd"}}\n', "lacks environment, protocol, seed"),
+        (HEADER + '{"method": \n', "line 2: damaged.*Delete that line"),
+        (HEADER + "[1]\n", "line 2: damaged"),
+        (HEADER + '{"method": "vhd"}\n', "line 2: not a result row"),
     ],
 )
 def test_damaged_files_are_named(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "rows.jsonl").write_text(text)
     with pytest.raises(DataError, match=message):
         read_results(tmp_path / "rows.jsonl")
+
+
+def test_a_row_that_is_there_twice_is_refused_and_both_lines_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    with open_results(path, CONFIG) as writer:
+        for number in range(3):
+            writer.write(row(number))
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(lines) + 10 * lines[2])
+    with pytest.raises(DataError, match=r"line 5: instance 1 is in line 3 already.*Delete that line"):
+        read_results(path)
+    with pytest.raises(DataError, match="already"), open_results(path, CONFIG):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"environment": "other"}, "`environment` is 'other', but the file's configuration says 'toy'"),
+        ({"method": "fh-h1"}, "`method`"),
+        ({"protocol": "rp"}, "`protocol`"),
+        ({"seed": 1}, "`seed` is 1"),
+        ({"seed": False}, "`seed` is False"),
+        ({"instance": -1}, "`instance` must be a whole number of at least 0"),
+        ({"instance": 1.0}, "`instance`"),
+        ({"success": 1}, "`success` must be true or false, not 1"),
+        ({"success": "yes"}, "`success`"),
+        ({"steps": -3}, "`steps`"),
+        ({"steps": 10.5}, "`steps`"),
+        ({"steps": True}, "`steps`"),
+        ({"start": []}, "`start` must be a list of finite numbers"),
+        ({"goal": [0.1, float("nan")]}, "`goal`"),
+        ({"goal": "here"}, "`goal`"),
+        ({"final_distance": float("inf")}, "`final_distance`"),
+        ({"planning_seconds": -0.1}, "`planning_seconds`"),
+        ({"control_seconds": None}, "`control_seconds`"),
+        ({"geodesic": float("nan")}, "`geodesic`"),
+        ({"score": "good"}, "`score`"),
+        ({"task": 0}, "`task`"),
+        ({"predicted_length": 0}, "`predicted_length`"),
+        ({"plan_lengths": []}, "`plan_lengths`"),
+        ({"plan_lengths": [11, 1]}, "`plan_lengths`"),
+        ({"planned_length": 12}, "`planned_length` is 12, but the first of `plan_lengths` is 11"),
+        ({"replans": 1}, "`replans` is 1, but there are 1 plans"),
+    ],
+)
+def test_rows_that_cannot_be_are_refused_with_their_line(tmp_path: Path, changes: dict, message: str) -> None:
+    path = tmp_path / "rows.jsonl"
+    values = [asdict(row(7)), asdict(row(**{"instance": 8, **changes}))]
+    path.write_text(HEADER + "".join(json.dumps(value) + "\n" for value in values))
+    with pytest.raises(DataError, match=f"line 3: .*{message}"):
+        read_results(path)
+    with open_results(tmp_path / "new.jsonl", CONFIG) as writer, pytest.raises(DataError, match=message):
+        writer.write(row(**{"instance": 8, **changes}))
+
+
+def test_what_may_be_left_open_may_be(tmp_path: Path) -> None:
+    full = row(1, geodesic=0.0, score=-12.5, task=1, steps=0, plan_lengths=[11, 4, 2], replans=2)
+    with open_results(tmp_path / "rows.jsonl", CONFIG) as writer:
+        writer.write(full)
+        writer.write(row(2, predicted_length=None))
+    assert read_results(tmp_path / "rows.jsonl").rows[0] == full
 
 
 def test_a_folder_without_results_says_what_makes_them(tmp_path: Path) -> None:

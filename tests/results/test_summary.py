@@ -8,12 +8,14 @@ import pytest
 from vhdiffuser.errors import DataError
 from vhdiffuser.results.rows import Row
 from vhdiffuser.results.sidefiles import KeptRollout, PlanSheet, load_plans, load_rollout, save_plans, save_rollout
-from vhdiffuser.results.summary import bootstrap_interval, summarize, wilson_interval
+from vhdiffuser.results.summary import bootstrap_interval, summarize_cell, wilson_interval
 from vhdiffuser.types import Instance
 
+CONFIG = {"instances": {"distribution": "uniform"}, "streams": 2}
 
-def row(instance: int, success: bool, steps: int, method: str = "vhd") -> Row:
-    return Row("toy", method, "rp", 0, instance, [0.0], [1.0], 5, 5, [5, 4], 1, success, steps, 0.0, 2.0, 3.0)
+
+def row(instance: int, success: bool, steps: int, seed: int = 0) -> Row:
+    return Row("toy", "vhd", "rp", seed, instance, [0.0], [1.0], 5, 5, [5, 4], 1, success, steps, 0.0, 2.0, 3.0)
 
 
 @pytest.mark.parametrize(
@@ -34,21 +36,31 @@ def test_bootstrap_interval_covers_the_mean_like_the_normal_one() -> None:
 
 
 def test_aes_counts_failures_too() -> None:
-    rows = [row(0, True, 10), row(1, False, 40), row(2, True, 40), row(0, False, 5, "fh-h1")]
-    vhd, fixed = summarize(rows)
+    vhd = summarize_cell([row(0, True, 10), row(1, False, 40), row(2, True, 40)], CONFIG)
     assert (vhd.method, vhd.n, vhd.success_rate, vhd.average_executed_steps) == ("vhd", 3, pytest.approx(2 / 3), 30.0)
     assert (vhd.planning_seconds, vhd.simulation_seconds, vhd.average_replans) == (6.0, 9.0, 1.0)
-    assert (fixed.method, fixed.n, fixed.success_rate) == ("fh-h1", 1, 0.0)
+    assert (vhd.distribution, vhd.streams, vhd.seeds) == ("uniform", 2, (0,))
     needed = {
-        "environment", "method", "protocol", "n", "success_rate", "average_executed_steps", "success_rate_interval",
-        "average_executed_steps_interval", "planning_seconds", "simulation_seconds",
+        "environment", "method", "protocol", "distribution", "streams", "seeds", "n", "success_rate",
+        "success_rate_by_seed", "average_executed_steps", "success_rate_interval", "average_executed_steps_interval",
+        "planning_seconds", "simulation_seconds",
     }  # fmt: skip
     assert needed <= set(vhd.to_json())
 
 
+def test_seeds_are_pooled_and_each_is_told() -> None:
+    one, two = ([row(number, hit, 10, seed=seed) for number, hit in enumerate(hits)] for seed, hits in (
+        (101, (True, False, False, False)), (100, (True, True)),
+    ))  # fmt: skip
+    pooled = summarize_cell([*one, *two], CONFIG)
+    assert (pooled.seeds, pooled.n, pooled.success_rate) == ((100, 101), 6, 0.5)
+    assert pooled.success_rate_by_seed == (1.0, 0.25)
+    assert pooled.success_rate_interval == wilson_interval(3, 6)
+
+
 def test_the_order_of_rows_does_not_matter() -> None:
-    rows = [row(number, number % 3 > 0, 10 * number) for number in range(30)]
-    assert summarize(rows) == summarize(rows[::-1])
+    rows = [row(number, number % 3 > 0, 10 * number, seed=seed) for number in range(30) for seed in (1, 2)]
+    assert summarize_cell(rows, CONFIG) == summarize_cell(rows[::-1], CONFIG)
 
 
 def test_side_files_round_trip(tmp_path: Path) -> None:

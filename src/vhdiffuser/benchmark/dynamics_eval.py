@@ -12,7 +12,6 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import mujoco
 import numpy as np
 
 from vhdiffuser.benchmark.falls import fallen
@@ -25,8 +24,6 @@ from vhdiffuser.execution.simulators import Simulators
 from vhdiffuser.execution.tracking import follow
 from vhdiffuser.types import EnvSpec, Episodes, FloatArray, Instance, Plan
 
-_ARM_JOINTS = ("shoulder_pan", "shoulder_lift", "elbow", "wrist_1", "wrist_2", "wrist_3")
-"""The arm's joints in the order of the cube's observation: angles 0 to 5, velocities 6 to 11."""
 _CONTACT = 18
 """The gripper's contact in the cube's observation, 0 to 1."""
 
@@ -189,23 +186,16 @@ class RecordedStart(PlanningEnv):
 
     def reset(self, instance: Instance) -> FloatArray:
         """Stand as recorded."""
-        recorded = np.asarray(instance.start, np.float64)
         physics: Any = self.env.physics  # type: ignore[attr-defined]
-        start = self.spec.goal_of(self.spec.planning_state(recorded))
-        goal = np.asarray(instance.goal, np.float64)
+        # Unlike the environment's own reset, nothing is refused: a recorded path may end beside a wall, and the arm
+        # sags a little below its workspace.
         if self.spec.family == "antmaze":
-            physics.reset(start, np.random.default_rng(instance.seed))
-            physics.position[:], physics.velocity[:] = np.split(recorded, [len(physics.position)])
-            mujoco.mj_forward(physics.model, physics.data)
+            physics.restore(instance.start)
             return physics.observation().astype(np.float32)
-        # The arm sags a little below its workspace, where the benchmark starts nobody.
         low, high = self.env.workspace  # type: ignore[attr-defined]
+        start, goal = self.spec.place_of(instance.start), np.asarray(instance.goal, np.float64)
         self.env.reset(Instance(np.clip(start, low, high), np.clip(goal, low, high), instance.seed))
-        for number, name in enumerate(_ARM_JOINTS):
-            joint = physics.data.joint(f"ur5e/{name}_joint")
-            joint.qpos[0], joint.qvel[0] = recorded[number], recorded[6 + number]
-        mujoco.mj_forward(physics.model, physics.data)
-        return physics.compute_observation().astype(np.float32)
+        return physics.restore_arm(instance.start).astype(np.float32)
 
     def step(self, action: FloatArray) -> FloatArray:
         """The environment's own."""

@@ -23,18 +23,20 @@ from typing import Any
 import numpy as np
 
 from vhdiffuser.benchmark.falls import fallen
-from vhdiffuser.benchmark.geodesic import Geodesic, wall_distance
+from vhdiffuser.benchmark.geodesic import Geodesic
 from vhdiffuser.benchmark.instances import draw_instances
 from vhdiffuser.benchmark.run import kept_rollout
 from vhdiffuser.control.base import Controller
 from vhdiffuser.envs.base import PlanningEnv
 from vhdiffuser.envs.success import goal_distance
+from vhdiffuser.envs.walls import wall_distance
 from vhdiffuser.errors import VhdError
 from vhdiffuser.execution.executor import BatchPlanner, Executor, Outcome
 from vhdiffuser.execution.rules import ExecutionRule
 from vhdiffuser.execution.simulators import Simulators
 from vhdiffuser.results.rows import ResultFile, Row
 from vhdiffuser.results.sidefiles import KeptRollout
+from vhdiffuser.streams import STREAMS
 from vhdiffuser.types import EnvSpec, FloatArray, Instance, Plan
 
 KINDS = ("horizon", "plan", "endpoint", "fall", "tracking")
@@ -68,6 +70,8 @@ class Facts:
 class Failure:
     """One failed instance, executed again."""
 
+    seed: int
+    """Seed of its row."""
     kind: str | None
     """One of `KINDS`; none where it did not fail again."""
     length: int
@@ -92,6 +96,7 @@ class Failure:
     def to_json(self) -> dict[str, Any]:
         """A dict that JSON can hold; plans and paths are left out."""
         return {
+            "seed": self.seed,
             "instance": self.kept.number,
             "kind": self.kind,
             "length": self.length,
@@ -120,6 +125,11 @@ def failed_rows(results: ResultFile) -> list[Row]:
 
 def instances_of(results: ResultFile, rows: Sequence[Row], env: PlanningEnv) -> list[Instance]:
     """The instances behind rows, with the simulator's seeds, which rows do not hold."""
+    if results.streams != STREAMS:
+        raise VhdError(
+            f"{results.path}: its instances and plans are of random streams {results.streams}, and this version draws "
+            f"from streams {STREAMS}, so they cannot be run again. Make the rows anew with `vhd bench`."
+        )
     source = results.config["instances"]
     if "distribution" not in source:  # a user's pairs: their number is their seed
         return [Instance(np.array(row.start, np.float32), np.array(row.goal, np.float32), row.instance) for row in rows]
@@ -174,6 +184,7 @@ def judge(outcome: Outcome, row: Row, facts: Facts, predicted: bool) -> Failure:
     else:
         kind = "fall" if fell else "tracking"
     return Failure(
+        seed=row.seed,
         kind=kind,
         length=plan.length,
         needed=needed,
@@ -252,4 +263,4 @@ def pick(failures: Sequence[Failure], most: int) -> list[Failure]:
     queues = [[item for item in failures if item.kind == kind] for kind in KINDS]
     rounds = [queue[turn] for turn in range(max(map(len, queues))) for queue in queues if turn < len(queue)]
     order = {kind: number for number, kind in enumerate(KINDS)}
-    return sorted(rounds[:most], key=lambda item: (order[str(item.kind)], item.kept.number))
+    return sorted(rounds[:most], key=lambda item: (order[str(item.kind)], item.seed, item.kept.number))

@@ -9,6 +9,7 @@ from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import dijkstra
 from scipy.spatial import cKDTree
 
+from vhdiffuser.envs.walls import extent, wall_distance
 from vhdiffuser.errors import VhdError
 from vhdiffuser.types import FloatArray
 
@@ -22,7 +23,7 @@ class Geodesic:
     def __init__(self, walls: FloatArray, spacing: float, clearance: float) -> None:
         """Walls (n, 4) as x_low, x_high, y_low, y_high; the moving point keeps `clearance` to them."""
         self.spacing, self.clearance = spacing, clearance
-        low, high = walls[:, [0, 2]].min(axis=0), walls[:, [1, 3]].max(axis=0)
+        low, high = extent(walls)
         self.x, self.y = (a + spacing * np.arange(round((b - a) / spacing) + 1) for a, b in zip(low, high, strict=True))
         """(n,) and (m,) coordinates of the grid."""
         points = np.stack(np.meshgrid(self.x, self.y, indexing="ij"), axis=-1)  # (n, m, 2)
@@ -84,13 +85,3 @@ class Geodesic:
             result[pairs] = dijkstra(self._graph, directed=False, indices=node)[from_node[pairs]]
         # Rounding to grid points can shorten a way by a spacing; no way is shorter than the straight line.
         return np.maximum(result, np.linalg.norm(starts - goals, axis=1))
-
-
-def wall_distance(walls: FloatArray, points: FloatArray) -> FloatArray:
-    """(..., 2) -> (...,) distance to the nearest wall; 0 inside one."""
-    nearest = np.full(points.shape[:-1], np.inf)
-    for x_low, x_high, y_low, y_high in walls:
-        aside = np.maximum(np.maximum(x_low - points[..., 0], points[..., 0] - x_high), 0.0)
-        along = np.maximum(np.maximum(y_low - points[..., 1], points[..., 1] - y_high), 0.0)
-        nearest = np.minimum(nearest, np.hypot(aside, along))
-    return nearest

@@ -9,18 +9,20 @@ import numpy as np
 
 from vhdiffuser.envs.base import PlanningEnv
 from vhdiffuser.errors import DataError, VhdError
+from vhdiffuser.streams import stream
 from vhdiffuser.types import FloatArray, Instance
 
 _KEYS = ("start_state", "goal_pos")
 
 
 def draw_instances(env: PlanningEnv, n: int, seed: int, distribution: str = "reset") -> list[Instance]:
-    """n random instances. Each has its own generator, so the first 200 of 1000 are the 200 of 200."""
+    """n random instances. Each has its own stream, so the first 200 of 1000 are the 200 of 200."""
     if n < 1:
         raise VhdError(f"needs at least 1 instance, got {n}.")
     if seed < 0:
         raise VhdError(f"the seed must not be negative, got {seed}.")
-    return [env.sample_instance(np.random.default_rng([seed, number]), distribution) for number in range(n)]
+    streams = (np.random.default_rng(stream("instance", seed, number)) for number in range(n))
+    return [env.sample_instance(rng, distribution) for rng in streams]
 
 
 def load_instances(path: Path, env: PlanningEnv) -> list[Instance]:

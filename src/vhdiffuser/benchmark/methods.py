@@ -49,6 +49,10 @@ METHODS: dict[str, Method] = {
 }
 
 
+TABLE_METHODS = ("vhd", "fh-lp", "fh-h1", "fh-h2", "fh-h3")
+"""The rows of Table II."""
+
+
 def get_method(name: str) -> Method:
     """The method of that name."""
     try:

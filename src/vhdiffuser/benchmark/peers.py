@@ -14,10 +14,12 @@ from collections.abc import Callable
 
 import numpy as np
 
+from vhdiffuser.benchmark.instances import draw_instances
 from vhdiffuser.envs.base import PlanningEnv
 from vhdiffuser.errors import VhdError
 from vhdiffuser.execution.executor import Outcome
 from vhdiffuser.execution.rules import ExecutionRule, HitTest, fixed_episode
+from vhdiffuser.streams import stream
 from vhdiffuser.types import EnvSpec, FloatArray, Instance
 
 D4RL_REFERENCE = {"umaze": (23.85, 161.86), "medium": (13.13, 277.39), "large": (6.7, 273.99)}
@@ -39,7 +41,7 @@ def d4rl_instances(env: PlanningEnv, n: int, seed: int, random_goal: bool) -> li
 
     maze = _maze(env)
     fixed = goal_cell(maze).astype(np.float32)
-    drawn = [env.sample_instance(np.random.default_rng([seed, number])) for number in range(n)]
+    drawn = draw_instances(env, n, seed)
     return drawn if random_goal else [Instance(item.start, fixed, item.seed) for item in drawn]
 
 
@@ -73,7 +75,8 @@ def ogbench_instances(env: PlanningEnv, n: int, seed: int) -> list[Instance]:
     tasks = getattr(env, "ogbench_tasks", None)
     if tasks is None:
         raise VhdError(f"{env.spec.name}: OGBench's five tasks exist for antmaze-medium only.")
-    rounds = [tasks(np.random.default_rng([seed, number])) for number in range(-(-n // OGBENCH_TASKS))]
+    streams = (stream("ogbench tasks", seed, number) for number in range(-(-n // OGBENCH_TASKS)))
+    rounds = [tasks(np.random.default_rng(each)) for each in streams]
     return [instance for tasks_once in rounds for instance in tasks_once][:n]
 
 

@@ -1,4 +1,4 @@
-"""The benchmark: every method under every protocol on the same instances, a row for each, as it goes."""
+"""The benchmark: every method under every protocol on the same instances of every seed, a row for each, as it goes."""
 
 from __future__ import annotations
 
@@ -12,34 +12,21 @@ import numpy as np
 
 from vhdiffuser.benchmark.methods import Method, PlannerChoice, PlannerSource, get_method
 from vhdiffuser.benchmark.mismatch import plan_sheet
-from vhdiffuser.benchmark.settings import BenchConfig, Setting, describe_instances, make_setting
+from vhdiffuser.benchmark.settings import BenchConfig, Setting, describe_instances, distribution, make_setting
 from vhdiffuser.control.base import Controller
 from vhdiffuser.envs.base import PlanningEnv
 from vhdiffuser.errors import ClippedLengthWarning
 from vhdiffuser.execution.executor import Executor, Outcome
 from vhdiffuser.execution.simulators import EnvFactory, Simulators
+from vhdiffuser.results.paths import plans_path, result_path, rollout_path
 from vhdiffuser.results.rows import Row, open_results
 from vhdiffuser.results.sidefiles import KeptRollout, save_plans, save_rollout
 from vhdiffuser.results.summary import Summary, summarize_cell
+from vhdiffuser.streams import STREAMS
 from vhdiffuser.types import EnvSpec, Instance
 
 GeodesicDistance = Callable[[Instance], float]
 """True shortest distance of an instance, in the environment's units; used for evaluation only."""
-
-
-def result_path(folder: Path, environment: str, method: str, protocol: str) -> Path:
-    """Where a cell's rows are."""
-    return folder / environment / f"{method}-{protocol}.jsonl"
-
-
-def rollout_path(folder: Path, environment: str, method: str, protocol: str, number: int) -> Path:
-    """Where a kept rollout is."""
-    return folder / environment / "rollouts" / f"{method}-{protocol}-{number}.npz"
-
-
-def plans_path(folder: Path, environment: str) -> Path:
-    """Where the plans of Fig. 1 are."""
-    return folder / environment / "plans.npz"
 
 
 def run_benchmark(
@@ -52,87 +39,96 @@ def run_benchmark(
     on_row: Callable[[Row], None] | None = None,
     on_start: Callable[[int], None] | None = None,
 ) -> list[Summary]:
-    """Run what is missing from `folder` and summarise all of it.
+    """Run what is missing from `folder`; a summary per method and protocol, over the seeds asked for.
 
     Every name, weight file and results file is checked before anything is simulated. Rows already
     on disk are kept and not computed again; `on_start` is told how many are missing, `on_row` of each new one.
     """
     methods = [get_method(name) for name in dict.fromkeys(config.methods)]
     env = make_env()
-    settings = {name: make_setting(name, config, env) for name in dict.fromkeys(config.protocols)}
+    protocols = tuple(dict.fromkeys(config.protocols))
+    settings = {(name, seed): make_setting(name, config, env, seed) for name in protocols for seed in config.seeds}
     choices = {method.name: planner_for(method.name, config.environment) for method in methods}
-    cells = [
-        _Cell(
-            config, folder, method, protocol, setting, choices[method.name],
-            _header(config, env, method, protocol, setting, choices[method.name], controller),
+    runs = [
+        _Run(
+            config, folder, method, protocol, seed, settings[protocol, seed], choices[method.name],
+            _header(config, env, method, protocol, seed, settings[protocol, seed], choices[method.name], controller),
         )
         for method in methods
-        for protocol, setting in settings.items()
+        for protocol in protocols
+        for seed in config.seeds
     ]  # fmt: skip
     missing = 0
-    for cell in cells:
-        with open_results(cell.path, cell.header) as writer:
-            missing += sum(number not in writer.present for number in range(len(cell.setting.instances)))
+    for run in runs:
+        with open_results(run.path, run.header) as writer:
+            missing += sum(number not in writer.present for number in range(len(run.setting.instances)))
     if on_start is not None:
         on_start(missing)
+    rows: dict[tuple[str, str], list[Row]] = {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ClippedLengthWarning)  # of a thousand plans some are; rows tell which
         with Simulators(make_env, config.slots(env.spec.family), config.workers) as simulators:
-            summaries = [_run_cell(cell, controller, simulators, geodesic, on_row) for cell in cells]
-        paper = [settings[name].instances for name in ("ss", "rp") if name in settings]
+            for run in runs:
+                rows.setdefault((run.method.name, run.protocol), []).extend(
+                    _run_one(run, controller, simulators, geodesic, on_row)
+                )
+        seed = config.seeds[0]
+        paper = [settings[name, seed].instances for name in ("ss", "rp") if name in protocols]
         if "vhd" in choices and paper and not plans_path(folder, config.environment).exists():
-            sheet = plan_sheet(choices["vhd"].planner, env, paper[0][: max(1, config.keep)], config.seed)
+            sheet = plan_sheet(choices["vhd"].planner, env, paper[0][: max(1, config.keep)], seed)
             save_plans(plans_path(folder, config.environment), sheet)
-    return summaries
+    headers = {(run.method.name, run.protocol): run.header for run in runs}
+    return [summarize_cell(found, headers[cell]) for cell, found in rows.items()]
 
 
 @dataclass(frozen=True)
-class _Cell:
-    """One method under one protocol."""
+class _Run:
+    """One method under one protocol on the instances of one seed."""
 
     config: BenchConfig
     folder: Path
     method: Method
     protocol: str
+    seed: int
     setting: Setting
     choice: PlannerChoice
     header: dict[str, Any]
 
     @property
     def path(self) -> Path:
-        return result_path(self.folder, self.config.environment, self.method.name, self.protocol)
+        drawn = distribution(self.config)
+        return result_path(self.folder, self.config.environment, self.method.name, self.protocol, self.seed, drawn)
 
 
-def _run_cell(
-    cell: _Cell,
+def _run_one(
+    run: _Run,
     controller: Controller,
     simulators: Simulators,
     geodesic: GeodesicDistance | None,
     on_row: Callable[[Row], None] | None,
-) -> Summary:
-    """Run the cell's missing instances, and summarise all of it."""
-    planner, setting, config = cell.choice.planner, cell.setting, cell.config
+) -> list[Row]:
+    """Run the missing instances; all rows asked for."""
+    planner, setting, config = run.choice.planner, run.setting, run.config
     executor = Executor(
         planner,
         controller,
         simulators,
         setting.rule,
-        seed=config.seed,
-        horizon=cell.method.horizon(planner.spec),
+        seed=run.seed,
+        horizon=run.method.horizon(planner.spec),
         hit=setting.hit,
     )
-    with open_results(cell.path, cell.header) as writer:
+    with open_results(run.path, run.header) as writer:
         missing = [number for number in range(len(setting.instances)) if number not in writer.present]
         for outcome in executor.run([setting.instances[number] for number in missing], missing):
             # The rollout first: a row says that all that belongs to it is on disk.
             if outcome.number < config.keep:
-                path = rollout_path(cell.folder, config.environment, cell.method.name, cell.protocol, outcome.number)
-                save_rollout(path, kept_rollout(planner.spec, outcome))
-            row = _row(cell, outcome, geodesic)
+                save_rollout(rollout_path(run.path, outcome.number), kept_rollout(planner.spec, outcome))
+            row = _row(run, outcome, geodesic)
             writer.write(row)
             if on_row is not None:
                 on_row(row)
-        return summarize_cell([writer.present[number] for number in range(len(setting.instances))])
+        return [writer.present[number] for number in range(len(setting.instances))]
 
 
 def _header(
@@ -140,6 +136,7 @@ def _header(
     env: PlanningEnv,
     method: Method,
     protocol: str,
+    seed: int,
     setting: Setting,
     choice: PlannerChoice,
     controller: Controller,
@@ -151,7 +148,8 @@ def _header(
         "environment": config.environment,
         "method": method.name,
         "protocol": protocol,
-        "seed": config.seed,
+        "seed": seed,
+        "streams": STREAMS,
         "instances": describe_instances(config),
         "rule": asdict(setting.rule),
         "epsilon": spec.epsilon,
@@ -165,15 +163,15 @@ def _header(
     }
 
 
-def _row(cell: _Cell, outcome: Outcome, geodesic: GeodesicDistance | None) -> Row:
-    setting = cell.setting
+def _row(run: _Run, outcome: Outcome, geodesic: GeodesicDistance | None) -> Row:
+    setting = run.setting
     rollout, instance = outcome.rollout, outcome.instance
     lengths = [plan.length for _, plan in rollout.plans]
     return Row(
-        environment=cell.config.environment,
-        method=cell.method.name,
-        protocol=cell.protocol,
-        seed=cell.config.seed,
+        environment=run.config.environment,
+        method=run.method.name,
+        protocol=run.protocol,
+        seed=run.seed,
         instance=outcome.number,
         start=[float(value) for value in instance.start],
         goal=[float(value) for value in instance.goal],

@@ -9,6 +9,7 @@ from typing import Any
 
 from vhdiffuser.benchmark import peers
 from vhdiffuser.benchmark.instances import draw_instances, load_instances
+from vhdiffuser.benchmark.methods import TABLE_METHODS
 from vhdiffuser.envs.base import PlanningEnv
 from vhdiffuser.errors import UnknownNameError, VhdError
 from vhdiffuser.execution.executor import Outcome
@@ -21,6 +22,7 @@ from vhdiffuser.execution.rules import (
     single_shot,
 )
 from vhdiffuser.files import sha256
+from vhdiffuser.results.paths import PAIRS
 from vhdiffuser.types import Instance
 
 PROTOCOLS = ("ss", "rp", "d4rl-fixed", "d4rl-random", "d4rl-fixed-rp", "d4rl-random-rp", "ogbench")
@@ -37,14 +39,14 @@ class BenchConfig:
 
     environment: str
     """Name in the registry."""
-    methods: tuple[str, ...] = ("vhd", "fh-lp", "fh-h1", "fh-h2", "fh-h3")
+    methods: tuple[str, ...] = TABLE_METHODS
     """Methods to run."""
     protocols: tuple[str, ...] = ("ss", "rp")
     """Protocols to run each method under."""
     n: int | None = None
-    """Instances; None: 1000, or all pairs of `instances`."""
-    seed: int = 0
-    """Fixes the instances and every plan."""
+    """Instances of each seed; None: 1000, or all pairs of `instances`."""
+    seeds: tuple[int, ...] = (0,)
+    """Each fixes its instances and every plan. 0 to 99 are for development, 100 and above for published figures."""
     distribution: str = "reset"
     """How instances are drawn: `reset` (the environment's own) or `uniform` over free space."""
     instances: Path | None = None
@@ -54,7 +56,7 @@ class BenchConfig:
     check_every: int = CHECK_EVERY
     """Control steps between two checks of the tracking error."""
     keep: int = 10
-    """Rollouts of the first instances that are kept whole, for figures and videos."""
+    """Rollouts of each seed's first instances that are kept whole, for figures and videos."""
     workers: int = 0
     """Processes that step simulators; 0: one per core."""
     simulators: int = 0
@@ -64,6 +66,14 @@ class BenchConfig:
     def size(self) -> int:
         """Instances to draw."""
         return 1000 if self.n is None else self.n
+
+    def __post_init__(self) -> None:
+        if not self.seeds:
+            raise VhdError("no seed was given; name one or more, for example 0.")
+        if len(set(self.seeds)) < len(self.seeds):
+            raise VhdError(f"seeds {' '.join(map(str, self.seeds))}: one is named twice and would count twice.")
+        if self.instances is not None and len(self.seeds) > 1:
+            raise VhdError("a file of pairs takes one seed: every seed would run the same pairs, and count them again.")
 
     def slots(self, family: str) -> int:
         """Simulators to hold: no more than there are instances."""
@@ -86,8 +96,8 @@ class Setting:
     """The peer's number of tasks; instance i belongs to task i modulo this, plus 1."""
 
 
-def make_setting(protocol: str, config: BenchConfig, env: PlanningEnv) -> Setting:
-    """The setting of one protocol in one environment."""
+def make_setting(protocol: str, config: BenchConfig, env: PlanningEnv, seed: int) -> Setting:
+    """The setting of one protocol in one environment, with the instances of one seed."""
     if protocol not in PROTOCOLS:
         raise UnknownNameError("protocol", protocol, list(PROTOCOLS))
     if protocol in ("ss", "rp"):
@@ -96,28 +106,35 @@ def make_setting(protocol: str, config: BenchConfig, env: PlanningEnv) -> Settin
             if protocol == "ss"
             else replan_on_deviation(env.spec.step_budget, config.threshold, config.check_every)
         )
-        return Setting(paper_instances(config, env), rule)
-    if config.instances is not None:
-        raise VhdError(f"protocol '{protocol}' has instances of its own; leave out the file of pairs.")
+        return Setting(paper_instances(config, env, seed), rule)
+    if distribution(config) != "reset":
+        raise VhdError(
+            f"protocol '{protocol}' has instances of its own; leave out the file of pairs and the distribution."
+        )
     if protocol == "ogbench":
         rule = replan_on_deviation(peers.OGBENCH_STEPS, config.threshold, config.check_every)
-        instances = peers.ogbench_instances(env, config.size, config.seed)
+        instances = peers.ogbench_instances(env, config.size, seed)
         return Setting(instances, rule, hit=peers.ogbench_hit(env), tasks=peers.OGBENCH_TASKS)
-    instances = peers.d4rl_instances(env, config.size, config.seed, random_goal="random" in protocol)
+    instances = peers.d4rl_instances(env, config.size, seed, random_goal="random" in protocol)
     rule = peers.d4rl_rule(env)
     if protocol.endswith("-rp"):
         rule = replace(rule, hold=False, threshold=config.threshold, check_every=config.check_every)
     return Setting(instances, rule, hit=peers.d4rl_hit(env), score=peers.d4rl_scorer(env))
 
 
-def paper_instances(config: BenchConfig, env: PlanningEnv) -> list[Instance]:
+def paper_instances(config: BenchConfig, env: PlanningEnv, seed: int) -> list[Instance]:
     """Drawn or read."""
     if config.instances is None:
-        return draw_instances(env, config.size, config.seed, config.distribution)
+        return draw_instances(env, config.size, seed, config.distribution)
     pairs = load_instances(config.instances, env)
     if config.n is not None and config.n > len(pairs):
         raise VhdError(f"{config.instances}: {config.n} instances were asked for and it holds {len(pairs)}.")
     return pairs[: config.n]
+
+
+def distribution(config: BenchConfig) -> str:
+    """How instances are drawn, as results files are named: `pairs` where they are the user's own."""
+    return config.distribution if config.instances is None else PAIRS
 
 
 def describe_instances(config: BenchConfig) -> dict[str, Any]:

@@ -14,12 +14,12 @@ from tyro.conf import Positional
 
 from vhdiffuser.cli.console import err, out, print_json, progress_bar
 from vhdiffuser.envs.registry import get_spec
-from vhdiffuser.errors import VhdError
+from vhdiffuser.errors import DataError, VhdError
 from vhdiffuser.files import sha256
 from vhdiffuser.models import Source, find_model
 
 if TYPE_CHECKING:
-    from vhdiffuser.benchmark.methods import PlannerChoice
+    from vhdiffuser.benchmark.methods import Method, PlannerChoice
     from vhdiffuser.control.base import Controller
     from vhdiffuser.report.video import View
     from vhdiffuser.results.rows import Row
@@ -36,25 +36,30 @@ class Bench:
     Interrupted? Run the same command again: what is done is kept. Examples:
 
         vhd bench maze2d-umaze --methods vhd --n 100
-        vhd bench maze2d-umaze                       all methods, ss and rp, 1000 instances
+        vhd bench maze2d-umaze                       all methods that are there, ss and rp, 1000 instances
+        vhd bench maze2d-umaze --seeds 100 101 102   the same, as published: three test seeds, pooled
+        vhd bench maze2d-umaze --distribution uniform
         vhd bench antmaze-medium --methods vhd --protocols ogbench --n 250
     """
 
     env: Positional[Name]
     """Environment: see `vhd envs`."""
-    methods: tuple[str, ...] = ("vhd", "fh-lp", "fh-h1", "fh-h2", "fh-h3")
-    """Methods to run; also vhd-paper: VHD with networks that were trained with `--recipe paper`."""
+    methods: tuple[str, ...] = ()
+    """Methods to run: vhd, fh-lp, fh-h1, fh-h2, fh-h3 (default: those of them whose weights are there), and
+    vhd-paper: VHD with networks that were trained with `--recipe paper`."""
     protocols: tuple[str, ...] = ("ss", "rp")
     """ss (single-shot), rp (replan-on-deviation); peers': d4rl-fixed, d4rl-random (one plan, its end
     held), d4rl-fixed-rp, d4rl-random-rp (replanning), ogbench."""
     n: int | None = None
-    """Instances (default 1000, or all pairs of --instances)."""
-    seed: int = 0
-    """Fixes the instances and every plan."""
+    """Instances of each seed (default 1000, or all pairs of --instances)."""
+    seeds: tuple[int, ...] = (0,)
+    """Each fixes its instances and every plan, and has a file of its own; the summary pools them. 0 to 99 are for
+    development, 100 and above for published figures."""
     distribution: Literal["reset", "uniform"] = "reset"
     """How instances are drawn: the environment's own reset, or uniform over free space."""
     instances: Path | None = None
-    """Your own pairs: npz or HDF5 with `start_state` and `goal_pos`."""
+    """Your own pairs: npz or HDF5 with `start_state` (positions, planning states or whole observations) and
+    `goal_pos`."""
     sampler: Literal["ddpm", "ddim", "dpm++"] | None = None
     """Reverse process (default: the planner's own)."""
     steps: int | None = None
@@ -78,7 +83,7 @@ class Bench:
     out: Path = Path("results")
     """Folder of the rows."""
     keep: int = 10
-    """Rollouts of the first instances kept whole, for figures and videos."""
+    """Rollouts of each seed's first instances kept whole, for figures and videos."""
     video: Literal["top", "camera"] | None = None
     """Also write GIFs of the kept rollouts: painted from above with their plans, or by the simulator's camera."""
     workers: int = 0
@@ -98,10 +103,10 @@ class Bench:
         spec = get_spec(self.env)
         config = BenchConfig(
             environment=spec.name,
-            methods=self.methods,
+            methods=self.methods or self._methods_there(),
             protocols=self.protocols,
             n=self.n,
-            seed=self.seed,
+            seeds=self.seeds,
             distribution=self.distribution,
             instances=self.instances,
             keep=self.keep,
@@ -158,27 +163,50 @@ class Bench:
 
     def choose(self, method_name: str, environment: str) -> PlannerChoice:
         """The planner of a method, under these options."""
-        from vhdiffuser.benchmark.methods import PlannerChoice, get_method, require_weights
+        from vhdiffuser.benchmark.methods import PlannerChoice, get_method
         from vhdiffuser.length.predictor import LengthPredictor
         from vhdiffuser.planner.bound import BoundPlanner
         from vhdiffuser.planner.planner import Planner
 
-        spec, method = get_spec(environment), get_method(method_name)
-        horizon = method.training_horizon(spec)
-        path = find_model(environment, "planner", self.weights, horizon, method.recipe)
-        require_weights(method, spec, "planner", path)
-        models, predictor = {"planner": sha256(path)}, None
-        if method.predicts:
-            length = find_model(environment, "length", self.weights, recipe=method.recipe)
-            require_weights(method, spec, "length", length)
-            models["length"] = sha256(length)
-            predictor = LengthPredictor.load(length)
+        spec, paths = get_spec(environment), self._weights_of(get_method(method_name), environment)
+        predictor = LengthPredictor.load(paths["length"]) if "length" in paths else None
         lengths = (2, max(spec.T_max, *spec.horizons))
-        planner = Planner.load(path, predictor, smoothing=self.smoothing, outside="ignore", lengths=lengths)
+        planner = Planner.load(paths["planner"], predictor, smoothing=self.smoothing, outside="ignore", lengths=lengths)
         bound = BoundPlanner.of(planner, self.sampler, self.steps, self.gamma, self.candidates)
+        models = {kind: sha256(path) for kind, path in paths.items()}
         return PlannerChoice(
             bound, bound.sampler, bound.steps, bound.gamma, bound.candidates, models, planner.smoothing
         )
+
+    def _weights_of(self, method: Method, environment: str) -> dict[str, Path]:
+        """The method's model files by kind; a `DataError` says how to make one that is not there."""
+        from vhdiffuser.benchmark.methods import require_weights
+
+        spec = get_spec(environment)
+        horizon = method.training_horizon(spec)
+        paths = {"planner": find_model(environment, "planner", self.weights, horizon, method.recipe)}
+        if method.predicts:
+            paths["length"] = find_model(environment, "length", self.weights, recipe=method.recipe)
+        for kind, path in paths.items():
+            require_weights(method, spec, kind, path)
+        return paths
+
+    def _methods_there(self) -> tuple[str, ...]:
+        """The table's methods whose weights are there; says which are left out, and how to make them."""
+        from vhdiffuser.benchmark.methods import TABLE_METHODS, get_method
+
+        missing: dict[str, DataError] = {}
+        for name in TABLE_METHODS:
+            try:
+                self._weights_of(get_method(name), get_spec(self.env).name)
+            except DataError as error:
+                missing[name] = error
+        if len(missing) == len(TABLE_METHODS):
+            raise missing["vhd"]
+        if not self.quiet:
+            for name, reason in missing.items():
+                err.print(f"{name} is left out. {reason}", markup=False)
+        return tuple(name for name in TABLE_METHODS if name not in missing)
 
     def controller(self) -> Controller:
         """The environment's controller, under these options."""
@@ -215,7 +243,7 @@ def _geodesic(environment: str) -> Any:
     geodesic = make_geodesic(spec)
     if geodesic is None:
         return None
-    return lambda instance: float(geodesic.distance(spec.goal_of(instance.start)[None], instance.goal[None])[0])
+    return lambda instance: float(geodesic.distance(spec.place_of(instance.start)[None], instance.goal[None])[0])
 
 
 def print_summaries(summaries: list[Summary], candidates: int) -> None:
@@ -233,6 +261,11 @@ def print_summaries(summaries: list[Summary], candidates: int) -> None:
             f"{f'{low:.1f}..{high:.1f}':>14}  {item.average_executed_steps:7.1f} {f'{few:.1f}..{many:.1f}':>16}  "
             f"{item.average_replans:7.2f}{score}"
         )
+        if len(item.seeds) > 1:
+            rates = (
+                f"{seed}: {100 * rate:.1f}" for seed, rate in zip(item.seeds, item.success_rate_by_seed, strict=True)
+            )
+            out.print(f"{'':11}SR % by seed   {', '.join(rates)}")
 
 
 @dataclass(frozen=True)

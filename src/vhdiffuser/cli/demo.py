@@ -59,6 +59,7 @@ class Demo:
         from vhdiffuser.benchmark.settings import BenchConfig
         from vhdiffuser.control.base import make_controller
         from vhdiffuser.envs.make import make_env
+        from vhdiffuser.results.paths import result_path
 
         folder = self._folder()
         choice = _choose(folder)
@@ -73,7 +74,7 @@ class Demo:
             methods=("vhd",),
             protocols=PROTOCOLS,
             n=self.n,
-            seed=self.seed,
+            seeds=(self.seed,),
             keep=PANELS,
             workers=self.workers,
         )
@@ -88,7 +89,7 @@ class Demo:
 
             make = partial(make_env, spec.name)
             summaries = run_benchmark(config, Path(rows), make, lambda *_: choice, controller, on_row=on_row)
-            _draw(Path(rows), spec.name, picture)
+            _draw({name: result_path(Path(rows), spec.name, "vhd", name, self.seed) for name in PROTOCOLS}, picture)
         if self.json:
             cells = [{**item.to_json(), **_paper(item)} for item in summaries]
             print_json({"environment": spec.name, "results": cells, "picture": str(picture)})
@@ -122,17 +123,15 @@ def _choose(folder: Path) -> PlannerChoice:
     return PlannerChoice(bound, bound.sampler, bound.steps, bound.gamma, bound.candidates, models, planner.smoothing)
 
 
-def _draw(rows: Path, environment: str, picture: Path) -> None:
-    from vhdiffuser.benchmark.run import result_path, rollout_path
+def _draw(rows: dict[str, Path], picture: Path) -> None:
+    """The kept rollouts beside each protocol's rows."""
     from vhdiffuser.report.rollout_figures import draw_rollouts
+    from vhdiffuser.results.paths import rollout_path
     from vhdiffuser.results.rows import read_results
     from vhdiffuser.results.sidefiles import load_rollout
 
-    config = read_results(result_path(rows, environment, "vhd", PROTOCOLS[0])).config
-    paths = {
-        protocol: [rollout_path(rows, environment, "vhd", protocol, number) for number in range(PANELS)]
-        for protocol in PROTOCOLS
-    }
+    config = read_results(rows[PROTOCOLS[0]]).config
+    paths = {protocol: [rollout_path(path, number) for number in range(PANELS)] for protocol, path in rows.items()}
     kept = {protocol: [load_rollout(path) for path in each if path.exists()] for protocol, each in paths.items()}
     draw_rollouts(kept, config, picture)
 

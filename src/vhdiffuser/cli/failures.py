@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from vhdiffuser.benchmark.methods import PlannerChoice
     from vhdiffuser.control.base import Controller
     from vhdiffuser.data.motion import FastestMotion
-    from vhdiffuser.results.rows import ResultFile
 
 Name = Annotated[str, tyro.conf.arg(metavar="ENV")]
 _SOURCES: tuple[Source, ...] = ("auto", "trained", "shipped")
@@ -50,6 +49,8 @@ class Failures:
     """Method whose failures are looked at."""
     protocol: Literal["ss", "rp"] = "ss"
     """Protocol under which they failed."""
+    distribution: Literal["reset", "uniform", "pairs"] = "reset"
+    """How their instances were drawn; pairs: they are your own (`vhd bench --instances`)."""
     out: Path | None = None
     """Folder for failures.png and failures.json (default: nothing is written)."""
     max: int = 24
@@ -68,17 +69,16 @@ class Failures:
     def run(self) -> None:
         """Execute again, count, draw."""
         from vhdiffuser.benchmark.failures import count_kinds, failed_rows, run_again
-        from vhdiffuser.benchmark.run import result_path
         from vhdiffuser.benchmark.settings import BenchConfig
         from vhdiffuser.envs.make import make_env
         from vhdiffuser.execution.simulators import Simulators
-        from vhdiffuser.results.rows import read_results
+        from vhdiffuser.results.cells import read_cell
 
         spec = get_spec(self.env)
-        results = read_results(result_path(self.rows, spec.name, self.method, self.protocol))
-        total = len(failed_rows(results))
+        cell = read_cell(self.rows, spec.name, self.method, self.protocol, self.distribution)
+        total = sum(len(failed_rows(results)) for results in cell.files)
         failures: list[Failure] = []
-        choice, controller, same = self._models(results)
+        choice, controller, same = self._models(cell.config)
         if not same and not self.quiet:
             err.print("the rows were made with other weights than there are here, so plans differ from theirs")
         if total:
@@ -89,18 +89,21 @@ class Failures:
                 warnings.catch_warnings(),
             ):
                 warnings.simplefilter("ignore", ClippedLengthWarning)  # what is clipped is counted as `horizon`
-                facts = self._facts(choice, results)
+                facts = self._facts(choice, cell.config)
                 env = make_env(spec.name)
-                for failure in run_again(results, choice.planner, controller, simulators, env, facts):
-                    failures.append(failure)
-                    progress(len(failures), total)
-        failures.sort(key=lambda failure: failure.kept.number)
-        counts, repaired = count_kinds(failures), [f.kept.number for f in failures if f.kind is None]
+                for results in cell.files:
+                    for failure in run_again(results, choice.planner, controller, simulators, env, facts):
+                        failures.append(failure)
+                        progress(len(failures), total)
+        failures.sort(key=lambda failure: (failure.seed, failure.kept.number))
+        counts, repaired = count_kinds(failures), [_name(failure) for failure in failures if failure.kind is None]
         answer = {
             "environment": spec.name,
             "method": self.method,
             "protocol": self.protocol,
-            "instances": len(results.rows),
+            "distribution": self.distribution,
+            "seeds": list(cell.seeds),
+            "instances": len(cell.rows),
             "failures": total,
             "same_weights": same,
             "kinds": counts,
@@ -112,11 +115,10 @@ class Failures:
         else:
             self._print(answer, failures)
         if self.out is not None:
-            self._write(self.out, answer, failures, results)
+            self._write(self.out, answer, failures, cell.config)
 
-    def _models(self, results: ResultFile) -> tuple[PlannerChoice, Controller, bool]:
+    def _models(self, config: dict[str, Any]) -> tuple[PlannerChoice, Controller, bool]:
         """The planner and the controller that made the rows, or else those there are; and which it is."""
-        config = results.config
         gains = {key: config["controller"].get(key) for key in ("position_gain", "velocity_gain")}
         options: dict[str, Any] = {key: config[key] for key in ("sampler", "gamma", "candidates")}
         options["smoothing"] = config.get("smoothing")  # rows of version 0.1 do not say: the planner's own
@@ -138,7 +140,7 @@ class Failures:
             raise missing
         return *found[0], False
 
-    def _facts(self, choice: PlannerChoice, results: ResultFile) -> Facts:
+    def _facts(self, choice: PlannerChoice, config: dict[str, Any]) -> Facts:
         from vhdiffuser.benchmark.failures import Facts
         from vhdiffuser.benchmark.length_eval import make_geodesic
         from vhdiffuser.envs.make import body_radius
@@ -150,7 +152,7 @@ class Failures:
             scale=choice.planner.normalizer.scale,
             fastest=motion.speed,
             acceleration=motion.acceleration,
-            walls=np.asarray(results.config["walls"], float).reshape(-1, 4),
+            walls=np.asarray(config["walls"], float).reshape(-1, 4),
             radius=body_radius(spec),
             geodesic=make_geodesic(spec),
         )
@@ -185,12 +187,12 @@ class Failures:
                 )
             out.print(f"  {kind:10}{count:5}  {count / max(again, 1):6.1%}{note}")
         if answer["did_not_fail_again"]:
-            numbers = ", ".join(map(str, answer["did_not_fail_again"]))
-            out.print(f"  {len(answer['did_not_fail_again'])} did not fail again: instances {numbers}")
-        if other := [f.kept.number for f in failures if not f.same_plan]:
-            out.print(f"  {len(other)} were planned at other lengths than in the rows: instances {other}")
+            names = ", ".join(answer["did_not_fail_again"])
+            out.print(f"  {len(answer['did_not_fail_again'])} did not fail again: instances {names}")
+        if other := [_name(failure) for failure in failures if not failure.same_plan]:
+            out.print(f"  {len(other)} were planned at other lengths than in the rows: instances {', '.join(other)}")
 
-    def _write(self, folder: Path, answer: dict[str, Any], failures: list[Failure], results: ResultFile) -> None:
+    def _write(self, folder: Path, answer: dict[str, Any], failures: list[Failure], config: dict[str, Any]) -> None:
         from vhdiffuser.benchmark.failures import pick
         from vhdiffuser.report.failure_figures import draw_failures
 
@@ -199,16 +201,22 @@ class Failures:
         written = [folder / "failures.json"]
         if shown := pick(failures, self.max):
             titled = [
-                (f"{f.kept.number}: {f.kind}, L = {f.length}, missed by {f.final_distance:.3f}", f.kept) for f in shown
+                (f"{_name(f)}: {f.kind}, L = {f.length}, missed by {f.final_distance:.3f}", f.kept) for f in shown
             ]
-            written.append(draw_failures(titled, results.config, folder / "failures.png"))
+            written.append(draw_failures(titled, config, folder / "failures.png"))
         if self.video is not None:
             from vhdiffuser.envs.make import make_env
             from vhdiffuser.report.video import write_rollout
 
             env = make_env(self.env)
             for f in shown:
-                written.append(write_rollout(env, f.kept, folder / f"{f.kept.number:04d}-{f.kind}.gif", self.video))
+                path = folder / f"{f.seed}-{f.kept.number:04d}-{f.kind}.gif"
+                written.append(write_rollout(env, f.kept, path, self.video))
         if not self.quiet:
             for path in written:
                 err.print(f"wrote {path}")
+
+
+def _name(failure: Failure) -> str:
+    """`SEED/INSTANCE`."""
+    return f"{failure.seed}/{failure.kept.number}"

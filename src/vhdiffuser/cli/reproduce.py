@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import tyro
 from tyro.conf import Positional
 
+from vhdiffuser.benchmark.methods import TABLE_METHODS
 from vhdiffuser.cli.console import err, out, print_json
 from vhdiffuser.data.store import dataset_path
 from vhdiffuser.envs.registry import get_spec
@@ -47,7 +48,9 @@ class Reproduce:
     baselines: bool = True
     """Also the fixed-horizon baselines FH-H1, FH-H2, FH-H3 and FH+LP."""
     n: int = 1000
-    """Instances of every cell."""
+    """Instances of every cell and seed."""
+    seeds: tuple[int, ...] = (100, 101, 102)
+    """Test seeds of every cell, pooled; nothing was chosen on the default's."""
     out: Path = Path("results")
     """Folder of the rows and the report."""
     dry_run: bool = False
@@ -116,8 +119,10 @@ class Reproduce:
                 path = find_model(env, "planner", "trained", horizon)
                 trainings[path] = [*planner, "--horizon", str(horizon)]
         found += [command for path, command in trainings.items() if not path.is_file()]
-        bench = ["bench", env, "--weights", "trained", "--n", str(self.n), "--out", str(self.out)]
-        found.append(bench if self.baselines else [*bench, "--methods", "vhd"])
+        bench = ["bench", env, "--weights", "trained", "--n", str(self.n), "--seeds", *map(str, self.seeds)]
+        bench += ["--out", str(self.out)]
+        methods = ["--methods", *(TABLE_METHODS if self.baselines else ("vhd",))]
+        found += [[*bench, *methods], [*bench, *methods, "--distribution", "uniform"]]
         if spec.family == "maze2d":
             found.append([*bench, "--methods", "vhd", "--protocols", "d4rl-fixed", "d4rl-random"])
             # D4RL rewards arriving early: no margin, since replanning mends the plans that are too short.

@@ -17,6 +17,7 @@ from ogbench.locomaze.maze import make_maze_env
 from vhdiffuser.envs.base import PlanningEnv
 from vhdiffuser.envs.offscreen import Offscreen, resized
 from vhdiffuser.envs.registry import get_spec
+from vhdiffuser.envs.walls import draw_free, wall_distance
 from vhdiffuser.errors import UnknownNameError, VhdError
 from vhdiffuser.types import EnvSpec, FloatArray, Instance
 
@@ -58,6 +59,12 @@ class AntPhysics:
         self.position[:2] = xy
         mujoco.mj_forward(self.model, self.data)
 
+    def restore(self, observation: FloatArray) -> None:
+        """Stand as a whole observation (29,) says: it is all there is to know of the ant."""
+        mujoco.mj_resetData(self.model, self.data)
+        self.position[:], self.velocity[:] = np.split(np.asarray(observation, np.float64), [self.model.nq])
+        mujoco.mj_forward(self.model, self.data)
+
     def step(self, action: FloatArray) -> None:
         """One control step of 0.1 s with torques in [-1, 1]^8."""
         self.control[:] = action
@@ -93,9 +100,9 @@ def wall_boxes(maze_map: np.ndarray) -> np.ndarray:
 class AntMazeEnv(PlanningEnv):
     """The ant behind the planning interface.
 
-    Only the position in an instance's start is set: whatever else the planning state holds
-    (velocities, joints) comes from the body reset, which `instance.seed` fixes. Read it from the
-    observation that `reset` returns.
+    A start that is a whole observation sets the whole body. Of any other start only the position is set: whatever
+    else the planning state holds (velocities, joints) comes from the body reset, which `instance.seed` fixes. Read it
+    from the observation that `reset` returns.
     """
 
     def __init__(self, spec: EnvSpec | None = None) -> None:
@@ -109,10 +116,13 @@ class AntMazeEnv(PlanningEnv):
         self._offscreen: Offscreen | None = None
 
     def reset(self, instance: Instance) -> FloatArray:
-        """OGBench's body reset from the instance's seed, at the start's position."""
+        """OGBench's body reset from the instance's seed, at the start's position; or the body of an observation."""
         self.check(instance)
         self.physics.model.geom("target").pos[:2] = instance.goal  # the disc that `render` shows; it touches nothing
-        self.physics.reset(self._xy(instance.start), np.random.default_rng(instance.seed))
+        if self.spec.is_observation(instance.start):
+            self.physics.restore(instance.start)
+        else:
+            self.physics.reset(self.spec.place_of(instance.start), np.random.default_rng(instance.seed))
         return self.physics.observation().astype(np.float32)
 
     def step(self, action: FloatArray) -> FloatArray:
@@ -125,7 +135,7 @@ class AntMazeEnv(PlanningEnv):
         if distribution == "reset":
             start, goal = (noisy_centre(rng.choice(self._free), rng) for _ in range(2))
         elif distribution == "uniform":
-            start, goal = (self._uniform(rng) for _ in range(2))
+            start, goal = (draw_free(self.walls, CLEARANCE, rng) for _ in range(2))
         else:
             raise UnknownNameError("distribution", distribution, ["reset", "uniform"])
         return self._instance(start, goal, rng)
@@ -139,17 +149,12 @@ class AntMazeEnv(PlanningEnv):
 
     def clearance(self, points: FloatArray) -> np.ndarray:
         """Distance from (..., 2) points to the nearest wall; 0 inside a wall or outside the maze."""
-        x, y = points[..., 0, None], points[..., 1, None]
-        aside = np.maximum(np.maximum(self.walls[:, 0] - x, x - self.walls[:, 1]), 0.0)
-        along = np.maximum(np.maximum(self.walls[:, 2] - y, y - self.walls[:, 3]), 0.0)
-        low, high = self.walls[:, [0, 2]].min(axis=0), self.walls[:, [1, 3]].max(axis=0)
-        within = ((points >= low) & (points <= high)).all(axis=-1)
-        return np.where(within, np.hypot(aside, along).min(axis=-1), 0.0)
+        return wall_distance(self.walls, points)
 
     def check(self, instance: Instance) -> None:
-        """Refuse what is not two finite numbers in free space (a start may be a whole planning state)."""
+        """Refuse what is not two finite numbers in free space (a start may hold more than its position)."""
         for name, value in self.finite_ends(instance):
-            xy = self._xy(value)
+            xy = self.spec.place_of(value)
             if self.clearance(xy) < TORSO_RADIUS:
                 nearest = cell_centre(min(self._free, key=lambda cell: np.linalg.norm(cell_centre(cell) - xy)))
                 raise VhdError(
@@ -157,6 +162,15 @@ class AntMazeEnv(PlanningEnv):
                     f"a wall than the torso's radius of {TORSO_RADIUS}. The nearest free cell is centred at "
                     f"({nearest[0]:g}, {nearest[1]:g}); cells are 4 wide."
                 )
+
+        norm = float(np.linalg.norm(instance.start[3:7])) if self.spec.is_observation(instance.start) else 1.0
+        # OGBench's own body reset leaves it between 0.7 and 1.3.
+        if not 0.5 <= norm <= 1.5:
+            raise VhdError(
+                f"{self.spec.name}: numbers 3 to 6 of a whole observation are the torso's quaternion, of length 1; "
+                f"theirs is {norm:.2f}. Give an observation as the environment returns it (qpos, then qvel), or a "
+                "position."
+            )
 
     def render(self, width: int = 480, height: int = 480) -> np.ndarray:
         """The whole maze from above, with the goal as OGBench draws it."""
@@ -170,18 +184,7 @@ class AntMazeEnv(PlanningEnv):
         camera.distance, camera.elevation = 5 * (columns - 2), -90
         return camera
 
-    def _uniform(self, rng: np.random.Generator) -> np.ndarray:
-        low, high = self.walls[:, [0, 2]].min(axis=0), self.walls[:, [1, 3]].max(axis=0)
-        while True:
-            point = rng.uniform(low, high)
-            if self.clearance(point) >= CLEARANCE:
-                return point
-
     def _instance(self, start: np.ndarray, goal: np.ndarray, rng: np.random.Generator) -> Instance:
         state = np.zeros(self.spec.state_dim, np.float32)
         state[list(self.spec.goal_dims)] = start
         return Instance(state, goal.astype(np.float32), int(rng.integers(2**31)))
-
-    def _xy(self, start: FloatArray) -> FloatArray:
-        value = np.asarray(start)
-        return value if len(value) == self.spec.goal_dim else self.spec.goal_of(value)

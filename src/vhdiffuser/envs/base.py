@@ -46,9 +46,10 @@ class PlanningEnv(ABC):
     def finite_ends(self, instance: Instance) -> Iterator[tuple[str, np.ndarray]]:
         """("start", value), ("goal", value): each of a size that the spec allows and finite, or refused.
 
-        A start may be a whole planning state or its goal dimensions alone.
+        A start may be a planning state, its goal dimensions alone or a whole observation.
         """
-        sizes = {"start": sorted({self.spec.goal_dim, self.spec.state_dim}), "goal": [self.spec.goal_dim]}
+        spec = self.spec
+        sizes = {"start": sorted({spec.goal_dim, spec.state_dim, spec.observation_dim}), "goal": [spec.goal_dim]}
         for name, value in (("start", np.asarray(instance.start)), ("goal", np.asarray(instance.goal))):
             if value.ndim != 1 or len(value) not in sizes[name]:
                 allowed = " or ".join(str(size) for size in sizes[name])

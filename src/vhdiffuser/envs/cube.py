@@ -37,6 +37,9 @@ REACHABLE = WORKSPACE + np.array([[0.01], [-0.01]])
 cannot be reached: targets are clipped to the workspace, and the arm sags by up to 8 mm under its target."""
 START_TOLERANCE = 0.001
 """Observation units (0.1 mm): how far from the asked start an episode may begin, in each dimension."""
+RECORD_TOLERANCE = 0.1
+"""Observation units (1 cm): how far a recorded effector may be from where the recorded joints put it. A moving arm's
+observation has the effector's place one physics step old."""
 
 _LOW, _HIGH = WORKSPACE.tolist()
 _CUBE_PLACES = np.array([(x, y) for x in (0.30, 0.55) for y in (-0.30, 0.30)])
@@ -173,13 +176,20 @@ class CubePhysics(OgbenchCube):
         mujoco.mj_forward(model, data)
         return self.compute_observation()
 
+    def restore_arm(self, observation: FloatArray) -> FloatArray:
+        """Set the arm's joints and their velocities from an observation (28,), nothing else; observation (28,)."""
+        self._joint_pos[:], self._joint_vel[:] = observation[:6], observation[6:12]
+        mujoco.mj_forward(self._model, self._data)
+        return self.compute_observation()
+
 
 class CubeEnv(PlanningEnv):
     """The arm behind the planning interface.
 
     Only the effector's position in an instance's start is set; its yaw is drawn from `instance.seed`
-    as OGBench draws it, and the joints follow by inverse kinematics. The gripper is open, the arm at
-    rest. The cube lies where OGBench's cubes lie, in the corner farthest from the straight way.
+    as OGBench draws it, and the joints follow by inverse kinematics. The arm is at rest. A start that is a
+    whole observation sets the joints and their velocities instead. Either way the gripper is open, and the cube
+    lies where OGBench's cubes lie, in the corner farthest from the straight way.
     """
 
     def __init__(self, spec: EnvSpec | None = None) -> None:
@@ -191,11 +201,13 @@ class CubeEnv(PlanningEnv):
         self._offscreen: Offscreen | None = None
 
     def reset(self, instance: Instance) -> FloatArray:
-        """Put the effector at the start, within `START_TOLERANCE`."""
+        """Put the effector at the start, within `START_TOLERANCE`; or the arm's joints as a whole observation says."""
         self.check(instance)
-        start, self._goal = to_metres(self._effector(instance.start)), to_metres(instance.goal)
+        start, self._goal = to_metres(self.spec.place_of(instance.start)), to_metres(instance.goal)
         yaw = np.random.default_rng(instance.seed).uniform(-np.pi, np.pi)
         observation = self.physics.place(start, yaw, _cube_aside(start[:2], self._goal[:2]))
+        if self.spec.is_observation(instance.start):
+            return self._restored(instance.start)
         miss = np.abs(observation[12:15] - to_units(start)).max()
         if miss > START_TOLERANCE:
             raise VhdError(
@@ -220,10 +232,10 @@ class CubeEnv(PlanningEnv):
         return Instance(state, goal, int(rng.integers(2**31)))
 
     def check(self, instance: Instance) -> None:
-        """Refuse what is not three finite numbers in the workspace (a start may be a whole planning state)."""
+        """Refuse what is not three finite numbers in the workspace (a start may hold more than its position)."""
         low, high = self.workspace
         for name, value in self.finite_ends(instance):
-            point = self._effector(value)
+            point = self.spec.place_of(value)
             if (point < low - 1e-4).any() or (point > high + 1e-4).any():
                 raise VhdError(
                     f"{self.spec.name}: {name} {point.round(3).tolist()} is outside the workspace: x, y and z must lie "
@@ -238,9 +250,16 @@ class CubeEnv(PlanningEnv):
         camera.fixedcamid = self.physics.model.camera("front").id
         return self._offscreen.draw(self.physics.data, camera, marks=[(self._goal, 0.01)])
 
-    def _effector(self, start: FloatArray) -> FloatArray:
-        value = np.asarray(start)
-        return value if len(value) == self.spec.goal_dim else self.spec.goal_of(value)
+    def _restored(self, recorded: FloatArray) -> FloatArray:
+        """The arm as a whole observation says; refused where joints and effector contradict each other."""
+        observation = self.physics.restore_arm(recorded)
+        miss = np.abs(observation[12:15] - recorded[12:15]).max()
+        if miss > RECORD_TOLERANCE:
+            raise VhdError(
+                f"{self.spec.name}: the start's joint angles (0 to 5) put the effector {miss:.3f} units from where its "
+                "position (12 to 14) says it is. Give an observation as the environment returns it, or a position."
+            )
+        return observation.astype(np.float32)
 
 
 def _cube_aside(start: np.ndarray, goal: np.ndarray) -> np.ndarray:

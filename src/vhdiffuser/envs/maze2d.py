@@ -15,6 +15,7 @@ import numpy as np
 
 from vhdiffuser.envs.base import PlanningEnv
 from vhdiffuser.envs.registry import get_spec
+from vhdiffuser.envs.walls import draw_free, extent, inside, wall_distance
 from vhdiffuser.errors import UnknownNameError, VhdError
 from vhdiffuser.types import FloatArray, Instance
 
@@ -67,12 +68,8 @@ def wall_boxes(maze: str) -> np.ndarray:
 
 
 def clearance(maze: str, positions: FloatArray) -> np.ndarray:
-    """Distance from (..., 2) positions to the nearest wall; 0 inside a wall."""
-    boxes = wall_boxes(maze)
-    x, y = positions[..., 0, None], positions[..., 1, None]
-    outside_x = np.maximum(np.maximum(boxes[:, 0] - x, x - boxes[:, 1]), 0.0)
-    outside_y = np.maximum(np.maximum(boxes[:, 2] - y, y - boxes[:, 3]), 0.0)
-    return np.hypot(outside_x, outside_y).min(axis=-1)
+    """Distance from (..., 2) positions to the nearest wall; 0 inside a wall and outside the maze."""
+    return wall_distance(wall_boxes(maze), positions)
 
 
 def _rows(maze: str) -> tuple[str, ...]:
@@ -171,25 +168,24 @@ class Maze2dEnv(PlanningEnv):
             start, goal = cells[rng.integers(len(cells), size=2)] + rng.uniform(-0.1, 0.1, size=(2, 2))
             velocity = 0.1 * rng.standard_normal(2)
         elif distribution == "uniform":
-            start, goal = (self._uniform(rng) for _ in range(2))
+            start, goal = (draw_free(self.walls, BALL_RADIUS, rng) for _ in range(2))
             velocity = np.zeros(2)
         else:
             raise UnknownNameError("distribution", distribution, ["reset", "uniform"])
         state = np.concatenate([start, velocity]).astype(np.float32)
         return Instance(state, goal.astype(np.float32), int(rng.integers(2**31)))
 
-    def _uniform(self, rng: np.random.Generator) -> np.ndarray:
-        high = np.array([len(MAZES[self.maze]), len(MAZES[self.maze][0])])
-        while True:
-            point = rng.uniform(0.0, high)
-            if clearance(self.maze, point) >= BALL_RADIUS:
-                return point
-
     def check(self, instance: Instance) -> None:
-        """Refuse points inside a wall, or nearer to one than the ball's radius."""
+        """Refuse points outside the maze, inside a wall, or nearer to one than the ball's radius."""
         for name, value in self.finite_ends(instance):
+            if not inside(self.walls, value[:2]):
+                (x_low, y_low), (x_high, y_high) = extent(self.walls)
+                raise VhdError(
+                    f"{self.spec.name}: {name} ({value[0]:.2f}, {value[1]:.2f}) is outside the maze, which reaches "
+                    f"from {x_low:g} to {x_high:g} in x and from {y_low:g} to {y_high:g} in y."
+                )
             # Data touches the walls to within the contact margin, so allow as much.
-            if clearance(self.maze, value[:2]) < BALL_RADIUS - 0.01:
+            if wall_distance(self.walls, value[:2]) < BALL_RADIUS - 0.01:
                 raise VhdError(
                     f"{self.spec.name}: {name} ({value[0]:.2f}, {value[1]:.2f}) is inside a wall, or nearer to one "
                     f"than the ball's radius of {BALL_RADIUS}. Free cells are centred at row - 0.2, column - 0.2; "

@@ -20,6 +20,7 @@ from vhdiffuser.data.normalizer import Normalizer
 from vhdiffuser.envs.success import goal_distance
 from vhdiffuser.execution.rules import ExecutionRule, HitTest, paper_hit
 from vhdiffuser.execution.simulators import Simulators
+from vhdiffuser.streams import stream
 from vhdiffuser.types import EnvSpec, FloatArray, Instance, IntArray, Plan, Rollout
 
 
@@ -49,7 +50,7 @@ class BatchPlanner(Protocol):
 
 def plan_seed(seed: int, number: int, replan: int) -> int:
     """Seed of one plan: 63 bits, from the benchmark's seed, the instance's number and the replan's."""
-    return int(np.random.SeedSequence([seed, number, replan]).generate_state(1, np.uint64)[0] >> np.uint64(1))
+    return int(stream("plan", seed, number, replan).generate_state(1, np.uint64)[0] >> np.uint64(1))
 
 
 @dataclass(frozen=True)

@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
-from typing import Any
 
 from vhdiffuser.errors import DataError
 from vhdiffuser.files import atomic_path
 from vhdiffuser.report import figures
 from vhdiffuser.report.paper import ENVIRONMENTS, METHOD_LABELS, PROTOCOL_LABELS
-from vhdiffuser.report.tables import NOTE, Table, main_table, peers_table, time_table
-from vhdiffuser.results.rows import ResultFile, Row, read_folder
+from vhdiffuser.report.tables import NOTE, OLD, OLD_NOTE, Table, main_table, peers_table, seeds_table, time_table
+from vhdiffuser.results.cells import FIRST_TEST_SEED, Cell, published
+from vhdiffuser.results.paired import unpaired
+from vhdiffuser.results.paths import PAIRS, plans_path, rollout_path
+from vhdiffuser.results.rows import ResultFile, read_folder
 from vhdiffuser.results.sidefiles import load_plans, load_rollout
-from vhdiffuser.results.summary import summarize
+from vhdiffuser.results.summary import Summary
+from vhdiffuser.streams import STREAMS
 
 CASE_METHODS = ("vhd", "fh-h1", "fh-h2", "fh-h3")
 """Fig. 3's planners."""
+
+TITLES = {
+    "reset": "Table II beside ours",
+    "uniform": "Uniform instances",
+    PAIRS: "Pairs of your own",
+}
+"""Distribution of the instances -> title of its table."""
 
 _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 75rem; padding: 0 1rem; }
@@ -41,26 +50,43 @@ def write_report(folder: Path, out: Path | None = None) -> list[Path]:
     main = sorted((item for item in found if item.path.parent.parent == folder), key=_order)
     if not main:
         raise DataError(f"{folder}: no results right below its environments' folders. Run `vhd bench --out {folder}`.")
-    rows = [row for item in main for row in item.rows]
-    summaries = summarize(rows)
-    sections: list[tuple[str, str | Table | Path]] = [
-        ("Table II beside ours", main_table(summaries)),
-        ("", NOTE),
-        ("How these numbers were made", conditions_table(main)),
-    ]
+    cells, left_out = published(main)
+    summaries = [cell.summary() for cell in cells]
+    sections: list[tuple[str, str | Table | Path]] = []
+    for distribution, title in TITLES.items():
+        drawn = [cell for cell in cells if cell.key[3] == distribution and cell.key[2] in PROTOCOL_LABELS]
+        if drawn:
+            table, notes = main_table(drawn)
+            said = notes if sections else [NOTE, *notes]  # how to read a table is said once
+            sections += [(title, table), *(("", note) for note in said)]
+    if (seeds := seeds_table(summaries)) is not None:
+        sections.append(("Seeds", seeds))
+    sections.append(("How these numbers were made", conditions_table(cells)))
+    if left_out:
+        sections.append(("", _left_out(left_out, folder)))
     if (peers := peers_table(summaries)) is not None:
         sections.append(("Peers' protocols", peers))
+        if any(item.protocol not in PROTOCOL_LABELS and item.streams < STREAMS for item in summaries):
+            sections.append(("", OLD_NOTE))
     sections.append(("Time", time_table(summaries)))
     pictures = []
-    for environment in dict.fromkeys(item.config["environment"] for item in main):
-        drawn = draw_figures(folder, out / "figures", environment, found, main)
-        sections += [(title, path) for title, path in drawn]
-        pictures += [path for _, path in drawn]
+    for environment in dict.fromkeys(cell.key[0] for cell in cells):
+        figures_drawn = draw_figures(folder, out / "figures", environment, found, cells)
+        sections += figures_drawn
+        pictures += [path for _, path in figures_drawn]
     pages = [(out / "report.md", _markdown(sections, out)), (out / "report.html", _html(sections, out))]
     for path, text in pages:
         with atomic_path(path) as temporary:
             temporary.write_text(text, encoding="utf-8")
     return [path for path, _ in pages] + pictures
+
+
+def _left_out(files: Sequence[ResultFile], folder: Path) -> str:
+    names = ", ".join(str(item.path.relative_to(folder)) for item in files)
+    return (
+        "Left out, since the same cells were also run with the present random streams, or with test seeds where these "
+        f"are development seeds (below {FIRST_TEST_SEED}): {names}."
+    )
 
 
 def _order(item: ResultFile) -> tuple[int, int, int, str]:
@@ -74,11 +100,11 @@ def _order(item: ResultFile) -> tuple[int, int, int, str]:
     return first, second, third, str(item.path)
 
 
-def conditions_table(files: Sequence[ResultFile]) -> Table:
+def conditions_table(cells: Sequence[Cell]) -> Table:
     """Every choice behind the numbers, the low-level controller among them."""
     lines = []
-    for item in files:
-        config, controller = item.config, dict(item.config["controller"])
+    for cell in cells:
+        config, controller = cell.config, dict(cell.config["controller"])
         name = controller.pop("name", "?")
         shown = {
             key: value for key, value in controller.items() if isinstance(value, int | float | str) and value != ""
@@ -91,8 +117,8 @@ def conditions_table(files: Sequence[ResultFile]) -> Table:
             (
                 config["environment"],
                 f"{METHOD_LABELS.get(config['method'], config['method'])} ({config['protocol']})",
-                str(len(item.rows)),
-                str(config["seed"]),
+                str(len(cell.rows)),
+                ", ".join(map(str, cell.seeds)) + (OLD if cell.streams < STREAMS else ""),
                 source.get("distribution") or f"file {source['file_sha256'][:12]}",
                 f"{config['sampler']}, {config['sampler_steps']} steps",
                 str(config["candidates"]),
@@ -106,7 +132,7 @@ def conditions_table(files: Sequence[ResultFile]) -> Table:
         "Environment",
         "Method",
         "n",
-        "Seed",
+        "Seeds",
         "Instances",
         "Sampler",
         "Candidates",
@@ -119,32 +145,29 @@ def conditions_table(files: Sequence[ResultFile]) -> Table:
 
 
 def draw_figures(
-    folder: Path, out: Path, environment: str, found: Sequence[ResultFile], main: Sequence[ResultFile]
+    folder: Path, out: Path, environment: str, found: Sequence[ResultFile], cells: Sequence[Cell]
 ) -> list[tuple[str, Path]]:
-    """(title, file) of every figure that the results of one environment allow."""
+    """(title, file) of every figure that the results of one environment allow, on the environment's own instances."""
     drawn: list[tuple[str, Path]] = []
-    own = [item for item in main if item.config["environment"] == environment]
-    rows = [row for item in own for row in item.rows]
+    own = [cell for cell in cells if (cell.key[0], cell.key[3]) == (environment, "reset")]
+    # Figures compare methods, so they show cells of one version of the random streams: the newest.
+    own = [cell for cell in own if cell.streams == max(item.streams for item in own)]
+    rows = [row for cell in own for row in cell.rows]
 
-    plans = folder / environment / "plans.npz"
+    plans = plans_path(folder, environment)
     if plans.is_file():
         path = figures.length_mismatch(load_plans(plans), out / f"{environment}-mismatch.png")
         drawn.append((f"{environment}: length mismatch (Fig. 1)", path))
-    if (path_or_none := _case(folder, out, environment, own, rows)) is not None:
+    if (path_or_none := _case(out, environment, own)) is not None:
         drawn.append((f"{environment}: four planners under replanning (Fig. 3)", path_or_none))
 
-    horizons = {item.config["method"]: item.config["horizon"] for item in own}
+    horizons = {cell.key[1]: cell.config["horizon"] for cell in own}
     if any(horizons.values()):
         target = out / f"{environment}-horizon.png"
-        path = figures.horizon_curve(summarize(rows), horizons, rows, target)
+        path = figures.horizon_curve([cell.summary() for cell in own], horizons, rows, target)
         drawn.append((f"{environment}: fixed horizons and VHD", path))
 
-    swept = [
-        (item.config, item.rows)
-        for item in found
-        if item.config["environment"] == environment and item.config["protocol"] in PROTOCOL_LABELS
-    ]
-    by_gamma = figures.cells_by_gamma(swept)
+    by_gamma = _by_gamma(found, environment)
     if len({gamma for gamma, _ in by_gamma}) > 1:
         path = figures.gamma_sensitivity(by_gamma, out / f"{environment}-gamma.png")
         drawn.append((f"{environment}: sensitivity to gamma", path))
@@ -156,20 +179,39 @@ def draw_figures(
     return drawn
 
 
-def _case(folder: Path, out: Path, environment: str, files: Sequence[ResultFile], rows: Sequence[Row]) -> Path | None:
+def _by_gamma(found: Sequence[ResultFile], environment: str) -> list[tuple[float, Summary]]:
+    """(gamma, summary) of VHD in every folder, the main one and those of a sweep; of the newest streams of a sweep."""
+    folders: dict[tuple[int, Path], list[ResultFile]] = {}
+    for item in found:
+        names = (item.config["environment"], item.config["method"], item.distribution)
+        if names == (environment, "vhd", "reset") and item.config["protocol"] in PROTOCOL_LABELS:
+            folders.setdefault((item.streams, item.path.parent), []).append(item)
+    for streams in sorted({streams for streams, _ in folders}, reverse=True):
+        own = [files for (version, _), files in folders.items() if version == streams]
+        swept = [(float(cell.config["gamma"]), cell.summary()) for files in own for cell in published(files)[0]]
+        if len({gamma for gamma, _ in swept}) > 1:
+            return swept
+    return []
+
+
+def _case(out: Path, environment: str, cells: Sequence[Cell]) -> Path | None:
     """Fig. 3, where the four planners were run under replanning and one instance is kept for all of them."""
-    kept: dict[str, dict[int, Path]] = {method: {} for method in CASE_METHODS}
-    for path in (folder / environment / "rollouts").glob("*-rp-*.npz"):
-        match = re.fullmatch(r"(.+)-rp-(\d+)\.npz", path.name)
-        if match is not None and match[1] in kept:
-            kept[match[1]][int(match[2])] = path
-    shared = sorted(set.intersection(*(set(numbers) for numbers in kept.values())))
-    number = figures.choose_case(rows, CASE_METHODS, shared)
+    replanned = {cell.key[1]: cell for cell in cells if cell.key[2] == "rp" and cell.key[1] in CASE_METHODS}
+    if len(replanned) < len(CASE_METHODS) or unpaired(list(replanned.values())) is not None:
+        return None
+    # The first seed's: rollouts are kept beside each seed's rows.
+    files = {method: replanned[method].files[0] for method in CASE_METHODS}
+    shared = [
+        row.instance
+        for row in files[CASE_METHODS[0]].rows
+        if all(rollout_path(item.path, row.instance).is_file() for item in files.values())
+    ]
+    rows = [row for item in files.values() for row in item.rows]
+    number = figures.choose_case(rows, CASE_METHODS, sorted(shared))
     if number is None:
         return None
-    config: dict[str, Any] = next(item.config for item in files if item.config["protocol"] == "rp")
-    rollouts = {method: load_rollout(kept[method][number]) for method in CASE_METHODS}
-    return figures.case_study(rollouts, config, out / f"{environment}-case.png")
+    rollouts = {method: load_rollout(rollout_path(item.path, number)) for method, item in files.items()}
+    return figures.case_study(rollouts, replanned[CASE_METHODS[0]].config, out / f"{environment}-case.png")
 
 
 def _markdown(sections: Sequence[tuple[str, str | Table | Path]], out: Path) -> str:

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from vhdiffuser.data.store import load_dataset
-from vhdiffuser.errors import VhdError
+from vhdiffuser.errors import DataError, VhdError
 from vhdiffuser.files import atomic_path
 from vhdiffuser.report.paper import PROTOCOL_LABELS, TABLE_II
 from vhdiffuser.report.tables import Table
-from vhdiffuser.results.rows import read_results
-from vhdiffuser.results.summary import summarize_cell
+from vhdiffuser.results.cells import read_cell
+from vhdiffuser.streams import STREAMS
 from vhdiffuser.training.shipping import ShippedModel
 
 _RECIPE = ("prediction", "stride", "clamp", "smoothing", "dim", "dim_mults", "diffusion_steps", "batch_size")
@@ -39,7 +39,7 @@ def make_card(environment: str, models: Mapping[str, ShippedModel], results: Pat
     data, remarks = _data(environment, planner.data_fingerprint)
     numbers = {}
     for protocol in PROTOCOL_LABELS:
-        found = measured(results / environment / f"vhd-{protocol}.jsonl", models, gamma)
+        found = measured(results, environment, protocol, models, gamma)
         if isinstance(found, str):
             remarks.append(found)
         else:
@@ -61,28 +61,29 @@ def make_card(environment: str, models: Mapping[str, ShippedModel], results: Pat
     return card, remarks
 
 
-def measured(path: Path, models: Mapping[str, ShippedModel], gamma: float) -> dict[str, Any] | str:
-    """SR and AES of one file of rows, with how they were made; a remark where they are not those of these models."""
-    if not path.is_file():
-        return f"no numbers from {path}: no such file. Make it with `vhd bench`."
-    found = read_results(path)
-    if not found.rows:
-        return f"no numbers from {path}: it holds no rows."
-    used = found.config["models"]
+def measured(
+    results: Path, environment: str, protocol: str, models: Mapping[str, ShippedModel], gamma: float
+) -> dict[str, Any] | str:
+    """SR and AES of VHD's rows, with how they were made; a remark where they are not those of these models."""
+    try:
+        cell = read_cell(results, environment, "vhd", protocol)
+    except DataError as error:
+        return f"no numbers of {protocol}: {error}"
+    files, used = f"{cell.files[0].path} (seeds {' '.join(map(str, cell.seeds))})", cell.config["models"]
     for kind, digest in used.items():
         if digest not in (models[kind].trained_sha256, models[kind].sha256):
-            return f"no numbers from {path}: its rows were made with another {kind} model."
-    if found.config["gamma"] != gamma:
-        return f"no numbers from {path}: its rows were made with gamma {found.config['gamma']}, not {gamma}."
+            return f"no numbers from {files}: its rows were made with another {kind} model."
+    if cell.config["gamma"] != gamma:
+        return f"no numbers from {files}: its rows were made with gamma {cell.config['gamma']}, not {gamma}."
     smoothing = models["planner"].header.config["smoothing"]
-    if found.config.get("smoothing", smoothing) != smoothing:
-        used_with = found.config["smoothing"]
-        return f"no numbers from {path}: its rows were made with smoothing {used_with}, not {smoothing}."
+    if cell.config.get("smoothing", smoothing) != smoothing:
+        used_with = cell.config["smoothing"]
+        return f"no numbers from {files}: its rows were made with smoothing {used_with}, not {smoothing}."
     as_shipped = all(digest == models[kind].sha256 for kind, digest in used.items())
-    keys = ("seed", "instances", "rule", "epsilon", "sampler", "sampler_steps", "candidates", "controller")
+    keys = ("instances", "rule", "epsilon", "sampler", "sampler_steps", "candidates", "controller")
     return {
-        **summarize_cell(found.rows).to_json(),
-        **{key: found.config[key] for key in keys},
+        **cell.summary().to_json(),
+        **{key: cell.config[key] for key in keys},
         "weights": "half precision, as shipped" if as_shipped else "full precision, before they were halved",
     }
 
@@ -201,12 +202,20 @@ def _numbers(card: Mapping[str, Any]) -> str:
         )
     head = ("protocol", "n", "SR % [95 %]", "AES [95 %]", "SR, paper", "AES, paper")
     notes = [
-        f"{PROTOCOL_LABELS[protocol]}: instances {_plain(cell['instances'])} of seed {cell['seed']}, {cell['sampler']} "
+        f"{PROTOCOL_LABELS[protocol]}: instances {_plain(cell['instances'])} of {_seeds(cell)}, {cell['sampler']} "
         f"in {cell['sampler_steps']} steps, {cell['candidates']} candidate(s) a plan, controller "
         f"{cell['controller'].get('name', '?')}, weights in {cell['weights']}."
         for protocol, cell in numbers.items()
     ]
     return Table(head, tuple(lines)).markdown() + "\n" + "\n".join(f"- {note}" for note in notes) + "\n"
+
+
+def _seeds(cell: Mapping[str, Any]) -> str:
+    """`seeds 100, 101 (SR 98.1, 97.4)`; and whether they are of the first release's streams."""
+    rates = ", ".join(f"{100 * rate:.1f}" for rate in cell["success_rate_by_seed"])
+    several = len(cell["seeds"]) > 1
+    text = f"seed{'s' * several} {', '.join(map(str, cell['seeds']))}{f' (SR {rates})' if several else ''}"
+    return text if cell["streams"] == STREAMS else f"{text} of the first release, which share streams with the data"
 
 
 def success_text(cell: Mapping[str, Any]) -> str:

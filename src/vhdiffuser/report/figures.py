@@ -23,7 +23,7 @@ from vhdiffuser.report.drawing import (
 from vhdiffuser.report.paper import METHOD_LABELS, PROTOCOL_LABELS
 from vhdiffuser.results.rows import Row
 from vhdiffuser.results.sidefiles import KeptRollout, PlanSheet
-from vhdiffuser.results.summary import Summary, summarize_cell, wilson_interval
+from vhdiffuser.results.summary import Summary, wilson_interval
 
 
 def length_mismatch(sheet: PlanSheet, path: Path) -> Path:
@@ -149,13 +149,6 @@ def choose_case(rows: Sequence[Row], methods: Sequence[str], numbers: Sequence[i
         if best is None or saved > best[0]:
             best = (saved, number)
     return None if best is None else best[1]
-
-
-def cells_by_gamma(files: Sequence[tuple[dict[str, Any], list[Row]]]) -> list[tuple[float, Summary]]:
-    """(gamma, summary) of every file of VHD's rows."""
-    return [
-        (float(config["gamma"]), summarize_cell(rows)) for config, rows in files if config["method"] == "vhd" and rows
-    ]
 
 
 def _sr_bar(item: Summary) -> tuple[float, float, float]:

@@ -11,13 +11,16 @@ ENVIRONMENTS: dict[str, str] = {
 }
 """Registry name -> the paper's column."""
 
+OURS_ALONE = "vhd-paper"
+"""The method that is no row of Table II."""
+
 METHOD_LABELS: dict[str, str] = {
     "vhd": "VHD",
     "fh-lp": "FH+LP",
     "fh-h1": "FH-H1",
     "fh-h2": "FH-H2",
     "fh-h3": "FH-H3",
-    "vhd-paper": "VHD, paper recipe",
+    OURS_ALONE: "VHD, paper recipe",
 }
 """Method -> the paper's row; the last is ours alone."""
 

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from vhdiffuser.report.paper import ENVIRONMENTS, METHOD_LABELS, PROTOCOL_LABELS, TABLE_II
+from vhdiffuser.report.paper import ENVIRONMENTS, METHOD_LABELS, OURS_ALONE, PROTOCOL_LABELS, TABLE_II
+from vhdiffuser.results.cells import Cell
+from vhdiffuser.results.paired import LEVEL, best_steps, best_success, unpaired
 from vhdiffuser.results.summary import Summary
+from vhdiffuser.streams import STREAMS
 
-BEST, SECOND = "†", "‡"
+BEST, OLD = "★", "†"
 NOTE = (
-    f"SR in % with its 95 % Wilson interval, AES in control steps with its 95 % bootstrap interval. {BEST} best and "
-    f"{SECOND} second best of its column within a protocol, ties included; the paper's columns are marked by the "
-    "same rule."
+    "SR in % with its 95 % Wilson interval, AES in control steps with its 95 % bootstrap interval, over the instances "
+    f"of all seeds. {BEST} best of ours in its column within a protocol, with all that are not significantly worse on "
+    f"the same instances (p >= {LEVEL}; McNemar's exact test for SR, a paired bootstrap for AES). The paper's columns "
+    "are not marked: it prints no outcomes of single instances."
 )
-
-Cell = tuple[str, str, str]
-"""(environment, method, protocol)."""
+OLD_NOTE = (
+    f"{OLD} measured on the first release's instances, which share random streams with the training data; "
+    "to be made anew."
+)
 
 
 @dataclass(frozen=True)
@@ -42,55 +47,89 @@ class Table:
         return f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>\n"
 
 
-def marks(values: Mapping[str, float], highest: bool) -> dict[str, str]:
-    """Best and second-best values, by key; equal values share a mark. Nothing is marked among fewer than two."""
-    if len(values) < 2:
-        return dict.fromkeys(values, "")
-    ranked = sorted(set(values.values()), reverse=highest)
-    signs = dict(zip(ranked[:2], (BEST, SECOND), strict=False))
-    return {key: signs.get(value, "") for key, value in values.items()}
+@dataclass(frozen=True)
+class Marks:
+    """Which methods are best, by (environment, protocol), and where that could not be tested."""
+
+    success: Mapping[tuple[str, str], set[str]]
+    """Methods of the highest SR."""
+    steps: Mapping[tuple[str, str], set[str]]
+    """Methods of the lowest AES."""
+    untested: Mapping[tuple[str, str], str]
+    """Why nothing is marked."""
 
 
-def _marked(values: Mapping[Cell, float], highest: bool) -> dict[Cell, str]:
-    """Marks within each environment and protocol."""
-    result: dict[Cell, str] = {}
-    for environment, protocol in {(cell[0], cell[2]) for cell in values}:
-        group = {cell[1]: value for cell, value in values.items() if (cell[0], cell[2]) == (environment, protocol)}
-        for method, mark in marks(group, highest).items():
-            result[environment, method, protocol] = mark
-    return result
+def mark_best(cells: Sequence[Cell]) -> Marks:
+    """Best of the paper's methods in cells of one distribution, by paired tests; none among fewer than two."""
+    groups: dict[tuple[str, str], dict[str, Cell]] = {}
+    for cell in cells:
+        environment, method, protocol, _ = cell.key
+        if method == OURS_ALONE:
+            continue
+        groups.setdefault((environment, protocol), {})[method] = cell
+    groups = {key: group for key, group in groups.items() if len(group) > 1}
+    reasons = {key: unpaired(list(group.values())) for key, group in groups.items()}
+    untested = {key: reason for key, reason in reasons.items() if reason is not None}
+    tested = {key: group for key, group in groups.items() if key not in untested}
+    return Marks(
+        {key: best_success(group) for key, group in tested.items()},
+        {key: best_steps(group) for key, group in tested.items()},
+        untested,
+    )
 
 
-def main_table(summaries: Sequence[Summary]) -> Table:
-    """Ours and the paper's, for the environments, methods and protocols that were run."""
-    ours = {(item.environment, item.method, item.protocol): item for item in summaries}
-    ours = {cell: item for cell, item in ours.items() if cell[2] in PROTOCOL_LABELS}
-    order = [*ENVIRONMENTS, *sorted({cell[0] for cell in ours} - set(ENVIRONMENTS))]
-    environments = [name for name in order if any(cell[0] == name for cell in ours)]
-    # Values are compared as they are printed, as a reader would.
-    our_sr = _marked({cell: round(100 * item.success_rate, 1) for cell, item in ours.items()}, highest=True)
-    our_aes = _marked({cell: round(item.average_executed_steps, 2) for cell, item in ours.items()}, highest=False)
-    paper_sr = _marked({cell: value[0] for cell, value in TABLE_II.items()}, highest=True)
-    paper_aes = _marked({cell: value[1] for cell, value in TABLE_II.items()}, highest=False)
+def main_table(cells: Sequence[Cell]) -> tuple[Table, list[str]]:
+    """Ours and the paper's, for the environments, methods and protocols that were run, and notes to it.
+
+    `cells` are of one distribution.
+    """
+    cells = [cell for cell in cells if cell.key[2] in PROTOCOL_LABELS]
+    marks = mark_best(cells)
+    ours = {cell.key[:3]: cell.summary() for cell in cells}
+    order = [*ENVIRONMENTS, *sorted({key[0] for key in ours} - set(ENVIRONMENTS))]
+    environments = [name for name in order if any(key[0] == name for key in ours)]
+    # Instances other than the environment's own draw are not the paper's, and have nothing to stand beside.
+    beside = all(cell.key[3] == "reset" for cell in cells)
 
     head = ["Method", ""]
     for name in environments:
-        head += [f"{ENVIRONMENTS.get(name, name)} ours", f"{ENVIRONMENTS.get(name, name)} paper"]
+        label = ENVIRONMENTS.get(name, name)
+        head += [f"{label} ours", f"{label} paper"] if beside else [label]
     rows = []
     for protocol, label in PROTOCOL_LABELS.items():
         for method, method_label in METHOD_LABELS.items():
-            if not any(cell[1:] == (method, protocol) for cell in ours):
+            if not any(key[1:] == (method, protocol) for key in ours):
                 continue
             rate, steps = [f"{method_label} ({label})", "SR"], ["", "AES"]
             for name in environments:
-                cell = (name, method, protocol)
-                rate.append(_rate(ours[cell], our_sr[cell]) if cell in ours else "-")
-                steps.append(_steps(ours[cell], our_aes[cell]) if cell in ours else "-")
-                known = cell in TABLE_II
-                rate.append(f"{TABLE_II[cell][0]:.1f}{paper_sr[cell]}" if known else "-")
-                steps.append(f"{TABLE_II[cell][1]:.2f}{paper_aes[cell]}" if known else "-")
+                key = (name, method, protocol)
+                if key in ours:
+                    old = OLD if ours[key].streams < STREAMS else ""
+                    good = method in marks.success.get((name, protocol), ())
+                    quick = method in marks.steps.get((name, protocol), ())
+                    rate.append(_rate(ours[key], BEST * good + old))
+                    steps.append(_steps(ours[key], BEST * quick + old))
+                else:
+                    rate.append("-")
+                    steps.append("-")
+                if beside:
+                    rate.append(f"{TABLE_II[key][0]:.1f}" if key in TABLE_II else "-")
+                    steps.append(f"{TABLE_II[key][1]:.2f}" if key in TABLE_II else "-")
             rows += [tuple(rate), tuple(steps)]
-    return Table(tuple(head), tuple(rows))
+    return Table(tuple(head), tuple(rows)), _notes(ours.values(), marks)
+
+
+def _notes(summaries: Iterable[Summary], marks: Marks) -> list[str]:
+    notes = [OLD_NOTE] if any(item.streams < STREAMS for item in summaries) else []
+    reasons: dict[str, list[str]] = {}
+    for (environment, protocol), reason in marks.untested.items():
+        reasons.setdefault(reason, []).append(f"{environment} ({PROTOCOL_LABELS[protocol]})")
+    for reason, columns in reasons.items():
+        notes.append(
+            f"Nothing is marked best in {', '.join(columns)}: its methods were run with {reason}, and only results "
+            "on the same instances are compared."
+        )
+    return notes
 
 
 def _rate(item: Summary, mark: str) -> str:
@@ -110,7 +149,7 @@ def peers_table(summaries: Sequence[Summary]) -> Table | None:
             item.environment,
             f"{METHOD_LABELS.get(item.method, item.method)} ({item.protocol})",
             str(item.n),
-            _rate(item, ""),
+            _rate(item, OLD if item.streams < STREAMS else ""),
             "-" if item.average_score is None else f"{item.average_score:.1f}",
         )
         for item in summaries
@@ -119,12 +158,32 @@ def peers_table(summaries: Sequence[Summary]) -> Table | None:
     return Table(("Environment", "Method (protocol)", "n", "Success", "Score"), rows) if rows else None
 
 
+def seeds_table(summaries: Sequence[Summary]) -> Table | None:
+    """SR of every seed, where several were pooled: how much of a number is the luck of its seed."""
+    rows = tuple(
+        (
+            item.environment,
+            f"{METHOD_LABELS.get(item.method, item.method)} ({PROTOCOL_LABELS.get(item.protocol, item.protocol)})",
+            item.distribution,
+            str(item.n),
+            f"{100 * item.success_rate:.1f}",
+            ", ".join(
+                f"{seed}: {100 * rate:.1f}" for seed, rate in zip(item.seeds, item.success_rate_by_seed, strict=True)
+            ),
+        )
+        for item in summaries
+        if len(item.seeds) > 1
+    )
+    return Table(("Environment", "Method", "Instances", "n", "SR", "SR by seed"), rows) if rows else None
+
+
 def time_table(summaries: Sequence[Summary]) -> Table:
     """Where the time went."""
     rows = tuple(
         (
             item.environment,
             f"{METHOD_LABELS.get(item.method, item.method)} ({PROTOCOL_LABELS.get(item.protocol, item.protocol)})",
+            item.distribution,
             str(item.n),
             f"{item.average_replans:.2f}",
             f"{item.planning_seconds:.1f}",
@@ -132,4 +191,4 @@ def time_table(summaries: Sequence[Summary]) -> Table:
         )
         for item in summaries
     )
-    return Table(("Environment", "Method", "n", "Replans", "Planning (s)", "Simulation (s)"), rows)
+    return Table(("Environment", "Method", "Instances", "n", "Replans", "Planning (s)", "Simulation (s)"), rows)

@@ -1,22 +1,27 @@
-"""Raw results on disk: one JSON-lines file per environment, method and protocol.
+"""Raw results on disk: one JSON-lines file per environment, method, protocol, distribution and seed.
 
 The first line is the configuration that every row of the file shares; each further line is one
 instance. Rows are appended as executions end. A file is continued only under the very same
 configuration, and a line cut short by a crash or a full disk is dropped when it is opened again.
+Every row is checked when it is written and when it is read, and no instance counts twice.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, TextIO
 
 from vhdiffuser.errors import DataError
+from vhdiffuser.results.checks import SHARED, row_fault
+from vhdiffuser.results.paths import PAIRS
 
 FORMAT = 1
+
+_MEND = "Delete that line; `vhd bench` makes a missing row again."
 
 
 @dataclass(frozen=True)
@@ -26,7 +31,7 @@ class Row:
     environment: str
     """Name in the registry."""
     method: str
-    """`vhd`, `fh-lp`, `fh-h1`, `fh-h2`, `fh-h3`."""
+    """`vhd`, `fh-lp`, `fh-h1`, `fh-h2`, `fh-h3`, `vhd-paper`."""
     protocol: str
     """`ss`, `rp`, or a peer's: `d4rl-fixed`, `d4rl-random`, both also with `-rp`, `ogbench`."""
     seed: int
@@ -34,7 +39,7 @@ class Row:
     instance: int
     """Number of the instance, the same for all methods."""
     start: list[float]
-    """(d,) start state."""
+    """The start: a planning state, its goal dimensions alone or a whole observation."""
     goal: list[float]
     """(goal_dim,)."""
     predicted_length: int | None
@@ -74,9 +79,29 @@ class ResultFile:
     rows: list[Row]
     """Its instances, in the order in which they ended."""
 
+    @property
+    def distribution(self) -> str:
+        """How its instances were drawn: `reset`, `uniform`, or `pairs` where they are a user's own."""
+        return distribution_of(self.config)
+
+    @property
+    def streams(self) -> int:
+        """Version of the random streams behind it (see `vhdiffuser.streams`)."""
+        return streams_of(self.config)
+
+
+def distribution_of(config: Mapping[str, Any]) -> str:
+    """Distribution of a configuration's instances."""
+    return str(config.get("instances", {}).get("distribution", PAIRS))
+
+
+def streams_of(config: Mapping[str, Any]) -> int:
+    """Version of a configuration's random streams; the first release did not write one."""
+    return int(config.get("streams", 1))
+
 
 def read_results(path: Path) -> ResultFile:
-    """Read one file; an unfinished last line is left out."""
+    """Read one file and check every row; an unfinished last line is left out."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -87,24 +112,37 @@ def read_results(path: Path) -> ResultFile:
     header = _parse(path, 1, lines[0])
     if header.get("format") != FORMAT or "config" not in header:
         raise DataError(f"{path}: not a results file of this version (no format {FORMAT} header in its first line).")
+    config = header["config"]
+    if lacks := [key for key in SHARED if key not in config]:
+        raise DataError(f"{path}: its first line lacks {', '.join(lacks)}. Delete the file and run `vhd bench` again.")
     known = {field.name for field in fields(Row)}
-    rows = []
+    rows: list[Row] = []
+    seen: dict[int, int] = {}
     for number, line in enumerate(lines[1:], start=2):
         values = _parse(path, number, line)
         try:
-            rows.append(Row(**{key: value for key, value in values.items() if key in known}))
+            row = Row(**{key: value for key, value in values.items() if key in known})
         except TypeError as error:
-            raise DataError(f"{path}, line {number}: not a result row ({error}).") from error
-    return ResultFile(path, header["config"], rows)
+            raise DataError(f"{path}, line {number}: not a result row ({error}). {_MEND}") from error
+        if fault := row_fault(row, config):
+            raise DataError(f"{path}, line {number}: {fault}. {_MEND}")
+        if row.instance in seen:
+            raise DataError(
+                f"{path}, line {number}: instance {row.instance} is in line {seen[row.instance]} already, and would "
+                f"count twice. {_MEND}"
+            )
+        seen[row.instance] = number
+        rows.append(row)
+    return ResultFile(path, config, rows)
 
 
 def _parse(path: Path, number: int, line: str) -> dict[str, Any]:
     try:
         value = json.loads(line)
     except json.JSONDecodeError as error:
-        raise DataError(f"{path}, line {number}: damaged ({error}). Delete that line and run again.") from error
+        raise DataError(f"{path}, line {number}: damaged ({error}). {_MEND}") from error
     if not isinstance(value, dict):
-        raise DataError(f"{path}, line {number}: damaged (not an object). Delete that line and run again.")
+        raise DataError(f"{path}, line {number}: damaged (not an object). {_MEND}")
     return value
 
 
@@ -119,14 +157,16 @@ def read_folder(folder: Path) -> list[ResultFile]:
 class RowWriter:
     """An open results file that takes rows, and knows which instances it has already."""
 
-    def __init__(self, path: Path, file: TextIO, present: dict[int, Row]) -> None:
-        self.path, self.present = path, present
+    def __init__(self, path: Path, file: TextIO, config: Mapping[str, Any], present: dict[int, Row]) -> None:
+        self.path, self.config, self.present = path, config, present
         self._file = file
 
     def write(self, row: Row) -> None:
         """Append one row and hand it to the system at once."""
         if row.instance in self.present:
             raise DataError(f"{self.path}: instance {row.instance} is in the file already.")
+        if fault := row_fault(row, self.config):
+            raise DataError(f"{self.path}: instance {row.instance} was not written, as {fault}.")
         _write_line(self.path, self._file, asdict(row))
         self.present[row.instance] = row
 
@@ -154,7 +194,7 @@ def open_results(path: Path, config: dict[str, Any]) -> Iterator[RowWriter]:
     try:
         _lock(path, file)
         present = _continue(path, file, config)
-        yield RowWriter(path, file, present)
+        yield RowWriter(path, file, config, present)
     finally:
         # What could not be flushed was reported when it was written.
         with suppress(OSError):

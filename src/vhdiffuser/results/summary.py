@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
-from vhdiffuser.results.rows import Row
+from vhdiffuser.results.rows import Row, distribution_of, streams_of
 
 _Z95 = 1.959963984540054
 _RESAMPLES = 2000
@@ -24,12 +24,20 @@ class Summary:
     """Method."""
     protocol: str
     """Protocol."""
+    distribution: str
+    """How the instances were drawn: `reset`, `uniform`, or `pairs` where they are a user's own."""
+    streams: int
+    """Version of the random streams behind instances and plans."""
+    seeds: tuple[int, ...]
+    """Test seeds, pooled."""
     n: int
-    """Instances."""
+    """Instances of all seeds."""
     success_rate: float
     """SR in 0..1."""
     success_rate_interval: tuple[float, float]
     """Wilson interval of SR."""
+    success_rate_by_seed: tuple[float, ...]
+    """SR of each of `seeds`, in their order."""
     average_executed_steps: float
     """AES: mean control steps over all instances, failures included."""
     average_executed_steps_interval: tuple[float, float]
@@ -68,19 +76,24 @@ def bootstrap_interval(values: Sequence[float], resamples: int = _RESAMPLES) -> 
     return float(low), float(high)
 
 
-def summarize_cell(rows: Sequence[Row]) -> Summary:
-    """Rows of one environment, method and protocol."""
+def summarize_cell(rows: Sequence[Row], config: Mapping[str, Any]) -> Summary:
+    """Rows of one environment, method, protocol and distribution, of one or more seeds, with their configuration."""
     first, n = rows[0], len(rows)
     successes = sum(row.success for row in rows)
-    steps = [row.steps for row in sorted(rows, key=lambda row: row.instance)]
+    steps = [row.steps for row in sorted(rows, key=lambda row: (row.seed, row.instance))]
     scores = [row.score for row in rows if row.score is not None]
+    seeds = sorted({row.seed for row in rows})
     return Summary(
         environment=first.environment,
         method=first.method,
         protocol=first.protocol,
+        distribution=distribution_of(config),
+        streams=streams_of(config),
+        seeds=tuple(seeds),
         n=n,
         success_rate=successes / n,
         success_rate_interval=wilson_interval(successes, n),
+        success_rate_by_seed=tuple(float(np.mean([row.success for row in rows if row.seed == seed])) for seed in seeds),
         average_executed_steps=float(np.mean(steps)),
         average_executed_steps_interval=bootstrap_interval(steps),
         planning_seconds=float(sum(row.planning_seconds for row in rows)),
@@ -88,11 +101,3 @@ def summarize_cell(rows: Sequence[Row]) -> Summary:
         average_replans=float(np.mean([row.replans for row in rows])),
         average_score=float(np.mean(scores)) if scores else None,
     )
-
-
-def summarize(rows: Iterable[Row]) -> list[Summary]:
-    """One summary per environment, method and protocol, in the order in which they first appear."""
-    cells: dict[tuple[str, str, str], list[Row]] = {}
-    for row in rows:
-        cells.setdefault((row.environment, row.method, row.protocol), []).append(row)
-    return [summarize_cell(cell) for cell in cells.values()]

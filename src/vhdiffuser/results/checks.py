@@ -1,0 +1,60 @@
+"""What a row must be. A row that is not so was damaged or edited, or belongs to another file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import isfinite
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from vhdiffuser.results.rows import Row
+
+SHARED = ("environment", "method", "protocol", "seed")
+"""What every row of a file has in common with the file's configuration."""
+_COUNTS = {"instance": 0, "steps": 0, "replans": 0, "planned_length": 2, "predicted_length": 1, "task": 1}
+"""Whole numbers, and the smallest that each may be."""
+_AMOUNTS = ("final_distance", "planning_seconds", "control_seconds", "geodesic")
+"""Finite numbers that are not negative."""
+_OPTIONAL = ("predicted_length", "task", "geodesic", "score")
+
+
+def row_fault(row: Row, config: Mapping[str, Any]) -> str | None:
+    """What is wrong with a row of a file of this configuration; None where nothing is."""
+    for name in SHARED:
+        if getattr(row, name) != config[name] or isinstance(getattr(row, name), bool):
+            return f"`{name}` is {getattr(row, name)!r}, but the file's configuration says {config[name]!r}"
+    values = {name: getattr(row, name) for name in (*_COUNTS, *_AMOUNTS, "score")}
+    values = {name: value for name, value in values.items() if value is not None or name not in _OPTIONAL}
+    for name, value in values.items():
+        if name in _COUNTS and not (_is_count(value) and value >= _COUNTS[name]):
+            return f"`{name}` must be a whole number of at least {_COUNTS[name]}, not {value!r}"
+        if name in _AMOUNTS and not (_is_number(value) and value >= 0):
+            return f"`{name}` must be a finite number that is not negative, not {value!r}"
+    if "score" in values and not _is_number(row.score):
+        return f"`score` must be a finite number, not {row.score!r}"
+    if not isinstance(row.success, bool):
+        return f"`success` must be true or false, not {row.success!r}"
+    for name in ("start", "goal"):
+        value = getattr(row, name)
+        if not (isinstance(value, list) and value and all(map(_is_number, value))):
+            return f"`{name}` must be a list of finite numbers, not {value!r}"
+    return _lengths_fault(row)
+
+
+def _lengths_fault(row: Row) -> str | None:
+    lengths = row.plan_lengths
+    if not (isinstance(lengths, list) and lengths and all(_is_count(value) and value >= 2 for value in lengths)):
+        return f"`plan_lengths` must be a list of whole numbers of at least 2, with one or more, not {lengths!r}"
+    if row.planned_length != lengths[0]:
+        return f"`planned_length` is {row.planned_length}, but the first of `plan_lengths` is {lengths[0]}"
+    if row.replans != len(lengths) - 1:
+        return f"`replans` is {row.replans}, but there are {len(lengths)} plans in `plan_lengths`"
+    return None
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)

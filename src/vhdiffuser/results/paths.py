@@ -1,0 +1,28 @@
+"""Names of results files: one per environment, method, protocol, distribution of instances and seed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+DISTRIBUTIONS = ("reset", "uniform")
+"""How instances are drawn; `reset` is the environment's own draw, and not part of a file's name."""
+PAIRS = "pairs"
+"""Distribution of instances that come from a user's file."""
+
+
+def result_path(
+    folder: Path, environment: str, method: str, protocol: str, seed: int, distribution: str = "reset"
+) -> Path:
+    """Where the rows are: `ENV/METHOD-PROTOCOL[-DISTRIBUTION]-SEED.jsonl`."""
+    drawn = "" if distribution == "reset" else f"-{distribution}"
+    return folder / environment / f"{method}-{protocol}{drawn}-{seed}.jsonl"
+
+
+def rollout_path(rows: Path, number: int) -> Path:
+    """Where the kept rollout of an instance is: in `rollouts/`, beside its rows."""
+    return rows.parent / "rollouts" / f"{rows.stem}-{number}.npz"
+
+
+def plans_path(folder: Path, environment: str) -> Path:
+    """Where the plans of Fig. 1 are."""
+    return folder / environment / "plans.npz"
