@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
+from vhdiffuser.errors import UnknownNameError
 from vhdiffuser.files import checked_name, home
 
-Source = Literal["auto", "trained", "shipped"]
+Source = str
+"""`auto`, `trained`, `shipped`, or an archive: a folder that `vhd models archive` wrote."""
+SOURCES = ("auto", "trained", "shipped")
 
 
 def run_folder(environment: str, name: str) -> Path:
@@ -33,17 +36,29 @@ def find_model(
 ) -> Path:
     """The model file to use. `auto` takes what the user has trained, and otherwise what ships.
 
-    Only the default recipe at random lengths ships.
+    Only the default recipe at random lengths ships; an archive holds the models of any method, named like their runs.
 
     The path is returned whether or not the file exists: whoever opens it says what is missing.
     """
-    trained = run_folder(environment, run_name(kind, recipe, horizon)) / "model.safetensors"
+    name = run_name(kind, recipe, horizon)
+    if source not in SOURCES:
+        if not Path(source).is_dir():
+            known = [*SOURCES, "a folder that `vhd models archive` wrote"]
+            raise UnknownNameError("source of weights", source, known)
+        return Path(source) / environment / f"{name}.safetensors"
+    trained = run_folder(environment, name) / "model.safetensors"
     shipped = shipped_path(environment, kind)
     if horizon is not None or recipe != "default" or source == "trained":
         return trained
     if source == "shipped" or (not trained.exists() and shipped.exists()):
         return shipped
     return trained
+
+
+def trained_models(environment: str) -> dict[str, Path]:
+    """The model files of the environment's finished runs, by the runs' names."""
+    folder = home() / "runs" / checked_name("dataset", environment)
+    return {path.parent.name: path for path in sorted(folder.glob("*/model.safetensors"))}
 
 
 def shipped_environments() -> list[str]:

@@ -18,6 +18,7 @@ from vhdiffuser.diffusion.config import PlannerConfig
 from vhdiffuser.diffusion.unet import TemporalUnet
 from vhdiffuser.envs.registry import get_spec
 from vhdiffuser.errors import DataError
+from vhdiffuser.files import sha256
 from vhdiffuser.modelfile import ModelHeader, half_precision, load_model, save_model
 from vhdiffuser.planner.load import load_planner
 from vhdiffuser.report.cards import card_markdown
@@ -216,3 +217,54 @@ def test_planner_files_from_before_gamma_still_load(tmp_path):
 
     assert Planner.load(tmp_path / "old.safetensors").gamma == 1.3
     assert Planner.load(tmp_path / "old.safetensors", gamma=1.0).gamma == 1.0
+
+
+def test_an_archive_holds_the_very_files_behind_the_rows(runs, tmp_path, capsys):
+    archive = tmp_path / "weights"
+    assert run(["models", "archive", ENV, "--out", str(archive), "--json"]) == 0
+    written = json.loads(capsys.readouterr().out)
+    assert set(written) == {"vhd", "length"}
+    with safe_open(written["vhd"], "pt") as file:
+        assert {file.get_tensor(key).dtype for key in file.keys()} == {torch.float16}  # noqa: SIM118
+    bench(tmp_path / "r", "--weights", str(archive))
+    (rows,) = (tmp_path / "r" / ENV).glob("vhd-ss*.jsonl")
+    used = json.loads(rows.read_text().splitlines()[0])["config"]["models"]
+    assert used == {"planner": sha256(Path(written["vhd"])), "length": sha256(Path(written["length"]))}
+    # Another user has the archive and no runs: the same rows again, and failures found with the same weights.
+    shutil.rmtree(runs / "runs")
+    bench(tmp_path / "again", "--weights", str(archive))
+    assert [row["steps"] for row in results_of(tmp_path / "again")] == [
+        row["steps"] for row in results_of(tmp_path / "r")
+    ]
+    capsys.readouterr()
+    failures = [
+        "failures",
+        ENV,
+        "--rows",
+        str(tmp_path / "r"),
+        "--speed",
+        "0.05",
+        "--workers",
+        "1",
+        "--json",
+        "--quiet",
+    ]
+    assert run([*failures, "--weights", str(archive)]) == 0
+    assert json.loads(capsys.readouterr().out)["same_weights"] is True
+
+
+def results_of(folder: Path) -> list[dict]:
+    return [json.loads(line) for path in sorted(folder.rglob("*.jsonl")) for line in path.read_text().splitlines()[1:]]
+
+
+def test_an_archive_of_nothing_and_a_folder_that_is_none_are_refused(runs, tmp_path, capsys):
+    assert run(["models", "archive", ENV, "--runs", "fh-9", "--out", str(tmp_path / "w")]) == 1
+    assert "unknown finished run of maze2d-umaze 'fh-9'. Known: length, vhd." in capsys.readouterr().err
+    assert run(["models", "archive", "maze2d-large", "--out", str(tmp_path / "w")]) == 1
+    assert "no finished run of maze2d-large" in capsys.readouterr().err
+    assert not (tmp_path / "w").exists()
+    assert (
+        run(["bench", ENV, "--methods", "vhd", "--weights", str(tmp_path / "nowhere"), "--out", str(tmp_path / "r")])
+        == 1
+    )
+    assert "Known: auto, trained, shipped, a folder that `vhd models archive` wrote" in capsys.readouterr().err

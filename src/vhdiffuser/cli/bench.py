@@ -79,7 +79,7 @@ class Bench:
     check_every: int | None = None
     """rp: control steps between two checks of the tracking error (default: the benchmark's)."""
     weights: Source = "auto"
-    """Models to use: what you trained, what ships, or auto (trained if there)."""
+    """Models to use: trained (by you), shipped, auto (trained if there), or a folder of `vhd models archive`."""
     out: Path = Path("results")
     """Folder of the rows."""
     keep: int = 10

@@ -18,7 +18,7 @@ from vhdiffuser.cli.console import err, out, print_json, progress_bar
 from vhdiffuser.envs.registry import get_spec
 from vhdiffuser.errors import ClippedLengthWarning, VhdError
 from vhdiffuser.files import atomic_path
-from vhdiffuser.models import Source
+from vhdiffuser.models import SOURCES, Source
 
 if TYPE_CHECKING:
     from vhdiffuser.benchmark.failures import Facts, Failure
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from vhdiffuser.data.motion import FastestMotion
 
 Name = Annotated[str, tyro.conf.arg(metavar="ENV")]
-_SOURCES: tuple[Source, ...] = ("auto", "trained", "shipped")
 
 
 @dataclass(frozen=True)
@@ -59,6 +58,8 @@ class Failures:
     """Also write a GIF of each failure in the picture: painted from above with its plans, or by the camera."""
     speed: float | None = None
     """Fastest possible speed in units per control step, from the start on (default: as fast as the data was)."""
+    weights: Source = "auto"
+    """Where to look first for the models that made the rows: auto, or a folder of `vhd models archive`."""
     workers: int = 0
     """Processes that step simulators; 0 is one per core."""
     json: bool = False
@@ -123,7 +124,8 @@ class Failures:
         options: dict[str, Any] = {key: config[key] for key in ("sampler", "gamma", "candidates")}
         options["smoothing"] = config.get("smoothing")  # rows of version 0.1 do not say: the planner's own
         candidates = [
-            Bench(self.env, steps=config["sampler_steps"], weights=source, **options, **gains) for source in _SOURCES
+            Bench(self.env, steps=config["sampler_steps"], weights=source, **options, **gains)
+            for source in (self.weights, *SOURCES)
         ]
         found, missing = [], None
         for bench in candidates:

@@ -1,4 +1,4 @@
-"""`vhd models` and `vhd models export`: the weights that ship, and how they are made."""
+"""`vhd models [export | archive]`: the weights that ship, how they are made, and those behind other rows."""
 
 from __future__ import annotations
 
@@ -74,22 +74,59 @@ class Export:
 
 
 @dataclass(frozen=True)
+class Archive:
+    """Keep the models behind published rows: every finished run of an environment, in half precision.
+
+    Measure with the archive, so that the rows' digests are those of files you can hand out. Examples:
+
+        vhd models archive maze2d-umaze --out weights
+        vhd bench maze2d-umaze --weights weights
+        vhd models archive maze2d-umaze --runs fh-64 fh-128 --out weights
+    """
+
+    env: Positional[Annotated[str, tyro.conf.arg(metavar="ENV")]]
+    """Environment, or the name of an imported dataset."""
+    out: Path
+    """Folder to write to; models go to OUT/ENV/RUN.safetensors."""
+    runs: tuple[str, ...] = ()
+    """Runs to keep (default: all that are finished)."""
+    json: bool = False
+    """Print the files written as one JSON object."""
+
+    def run(self) -> None:
+        """Write, and say what was written."""
+        from vhdiffuser.training.shipping import archive
+
+        written = archive(self.env, self.runs, self.out)
+        if self.json:
+            print_json({name: str(path) for name, path in written.items()})
+        else:
+            for path in written.values():
+                out.print(f"wrote {path} ({path.stat().st_size / 1e6:.2f} MB)")
+
+
+@dataclass(frozen=True)
 class Models:
-    """List the models that ship with the package, with their numbers; `export` makes them from your runs.
+    """List the models that ship with the package, with their numbers; `export` and `archive` keep yours.
 
     Every model has a card: data, recipe, updates, minutes, parameters, numbers. Examples:
 
         vhd models
         vhd models --json
         vhd models export maze2d-umaze
+        vhd models archive maze2d-umaze --out weights
     """
 
-    command: Annotated[Export, tyro.conf.subcommand("export")] | Annotated[None, tyro.conf.subcommand("list")] = None
+    command: (
+        Annotated[Export, tyro.conf.subcommand("export")]
+        | Annotated[Archive, tyro.conf.subcommand("archive")]
+        | Annotated[None, tyro.conf.subcommand("list")]
+    ) = None
     json: bool = False
     """Print the model cards as a JSON list of objects."""
 
     def run(self) -> None:
-        """List, or export."""
+        """List, export or archive."""
         if self.command is not None:
             self.command.run()
             return

@@ -35,7 +35,7 @@ class Serve:
     browser: bool = True
     """Whether to open the page in the browser."""
     source: Source = "shipped"
-    """Models to use: those that ship, those that you trained, or auto (trained if there)."""
+    """Models to use: shipped, trained (by you), auto (trained if there), or a folder of `vhd models archive`."""
     json: bool = False
     """Once it listens, print one line of JSON: the address, and the environments it has models for."""
     quiet: bool = False

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vhdiffuser.errors import DataError
+from vhdiffuser.errors import DataError, UnknownNameError
 from vhdiffuser.files import atomic_path, sha256
-from vhdiffuser.modelfile import ModelHeader, half_precision, load_model, save_model
-from vhdiffuser.models import run_folder
+from vhdiffuser.modelfile import (
+    FORMAT,
+    ModelHeader,
+    half_precision,
+    load_model,
+    read_tensors,
+    save_model,
+    save_tensors,
+)
+from vhdiffuser.models import run_folder, trained_models
 
 if TYPE_CHECKING:
     import torch
@@ -61,6 +70,25 @@ def ship(environment: str, runs: dict[str, str], out: Path, gamma: float | None 
             with atomic_path(out / f"{kind}.safetensors") as temporary:
                 temporary.write_bytes((Path(folder) / f"{kind}.safetensors").read_bytes())
     return shipped
+
+
+def archive(environment: str, names: Sequence[str], out: Path) -> dict[str, Path]:
+    """Write the finished runs `names` (none: all of them) in half precision to `out/ENVIRONMENT/NAME.safetensors`.
+
+    What `vhd bench --weights OUT` measures are then the files that anyone else can be given.
+    """
+    trained = trained_models(environment)
+    if unknown := [name for name in names if name not in trained]:
+        raise UnknownNameError(f"finished run of {environment}", unknown[0], list(trained))
+    if not trained:
+        raise DataError(f"no finished run of {environment}. Train one with `vhd train planner {environment}`.")
+    written = {}
+    for name in names or trained:
+        tensors, content = read_tensors(trained[name])
+        path = out / environment / f"{name}.safetensors"
+        save_tensors(path, half_precision(tensors), {**content, "format": FORMAT})
+        written[name] = path
+    return written
 
 
 def _load(
