@@ -14,7 +14,7 @@ from vhdiffuser.envs.make import make_env
 planner = vhdiffuser.load_planner(sys.argv[1] if len(sys.argv) > 1 else "maze2d-large")
 instance = make_env(planner.spec.name).sample_instance(np.random.default_rng(7))  # or a start and goal of yours
 
-steps = planner.length_predictor.predict_steps(instance.start, instance.goal)
+steps = planner.predict_steps(instance.start, instance.goal)
 plan = planner.plan(instance.start, instance.goal)
 print(f"{planner.spec.name}: {steps:.0f} steps predicted, a plan of {plan.length} states (gamma {planner.gamma:g})")
 

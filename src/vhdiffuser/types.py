@@ -10,8 +10,9 @@ import numpy.typing as npt
 
 from vhdiffuser.errors import DataError, VhdError
 
-FloatArray = np.ndarray
-IntArray = np.ndarray
+FloatArray = npt.NDArray[np.floating[Any]]
+"""Floating-point numbers; float32 where nothing else is said."""
+IntArray = npt.NDArray[np.integer[Any]]
 
 
 @dataclass(frozen=True)

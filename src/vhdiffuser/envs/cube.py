@@ -197,7 +197,7 @@ class CubeEnv(PlanningEnv):
         self.physics = CubePhysics()
         self.workspace = to_units(WORKSPACE)
         """(2, 3) low and high corner of the effector's box, in the observation's units."""
-        self._goal = np.zeros(3)
+        self._goal: FloatArray = np.zeros(3)
         self._offscreen: Offscreen | None = None
 
     def reset(self, instance: Instance) -> FloatArray:

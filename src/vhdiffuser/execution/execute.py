@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from vhdiffuser.control.base import Controller, make_controller
 from vhdiffuser.envs.base import PlanningEnv
@@ -13,13 +14,13 @@ from vhdiffuser.execution.executor import BatchPlanner, Executor
 from vhdiffuser.execution.rules import replan_on_deviation, single_shot
 from vhdiffuser.execution.simulators import Simulators
 from vhdiffuser.models import find_model
-from vhdiffuser.types import EnvSpec, FloatArray, Instance, Rollout
+from vhdiffuser.types import EnvSpec, Instance, Rollout
 
 
 def execute(
     planner: BatchPlanner,
-    start: FloatArray,
-    goal: FloatArray,
+    start: npt.ArrayLike,
+    goal: npt.ArrayLike,
     protocol: str = "rp",
     *,
     seed: int = 0,

@@ -15,6 +15,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from vhdiffuser.data.normalizer import Normalizer
@@ -45,7 +46,7 @@ class LengthPredictor:
 
     @classmethod
     def load(
-        cls, path: Path, device: torch.device | str = "cpu", make_encoder: MakeEncoder = FourierEncoder
+        cls, path: Path | str, device: torch.device | str = "cpu", make_encoder: MakeEncoder = FourierEncoder
     ) -> LengthPredictor:
         """Read a model file written by `vhd train length`."""
         tensors, header = load_model(Path(path), "length")
@@ -56,7 +57,7 @@ class LengthPredictor:
         network.load_state_dict(tensors)
         return cls(network.to(device), spec, config, Normalizer.from_json(header.normalizer))
 
-    def predict_steps(self, starts: FloatArray, goals: FloatArray) -> FloatArray:
+    def predict_steps(self, starts: npt.ArrayLike, goals: npt.ArrayLike) -> FloatArray:
         """Steps from each start to each goal, between 0 and T_max.
 
         `starts` is (..., d) and `goals` (..., goal_dim), or (..., d) of which the goal dimensions count, in the
@@ -64,7 +65,7 @@ class LengthPredictor:
         """
         return self._levels(starts, goals)[..., 0]
 
-    def predict_spread(self, starts: FloatArray, goals: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def predict_spread(self, starts: npt.ArrayLike, goals: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
         """Steps as `predict_steps`, and their spread: how far apart, in steps, the predicted quantiles lie."""
         if len(self.config.levels) < 2:
             raise VhdError(
@@ -80,11 +81,11 @@ class LengthPredictor:
             f = self.network(s, end[:, list(self._goal_dims)])[:, 0]
         return f.clamp(max=1.0) * self.spec.T_max
 
-    def plan_length(self, starts: FloatArray, goals: FloatArray, gamma: float = 1.0) -> IntArray:
+    def plan_length(self, starts: npt.ArrayLike, goals: npt.ArrayLike, gamma: float = 1.0) -> IntArray:
         """L_hat = clip(gamma * (f * T_max + 1), L_min, T_max), in states, rounded up."""
         return plan_lengths(self.predict_steps(starts, goals), self.spec, gamma)
 
-    def _levels(self, starts: FloatArray, goals: FloatArray) -> FloatArray:
+    def _levels(self, starts: npt.ArrayLike, goals: npt.ArrayLike) -> FloatArray:
         """(..., levels) in steps."""
         d = self.spec.state_dim
         s = self._checked("starts", starts, (d,), tuple(range(d)))
@@ -108,7 +109,7 @@ class LengthPredictor:
         f = torch.cat(batches_in_parallel(answer, parts)).clamp(max=1.0)
         return (f * self.spec.T_max).numpy().reshape(*shape, f.shape[-1])
 
-    def _checked(self, name: str, values: FloatArray, sizes: tuple[int, ...], dims: tuple[int, ...]) -> FloatArray:
+    def _checked(self, name: str, values: npt.ArrayLike, sizes: tuple[int, ...], dims: tuple[int, ...]) -> FloatArray:
         """Normalised values of the wanted dimensions, or an error that says what is wrong."""
         array = np.asarray(values, np.float32)
         if array.ndim == 0 or array.shape[-1] not in sizes:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import nn
 
@@ -32,7 +33,7 @@ KNOTS_PER_BATCH = 2048
 class StepsPredictor(Protocol):
     """What the planner asks of a Length Predictor."""
 
-    def predict_steps(self, starts: FloatArray, goals: FloatArray) -> np.ndarray:
+    def predict_steps(self, starts: npt.ArrayLike, goals: npt.ArrayLike) -> FloatArray:
         """(B, d) and (B, goal_dim) -> (B,) shortest-step distances f_theta(s, g) T_max."""
         ...
 
@@ -105,8 +106,8 @@ class Planner:
 
     def plan(
         self,
-        start: FloatArray,
-        goal: FloatArray,
+        start: npt.ArrayLike,
+        goal: npt.ArrayLike,
         length: int | None = None,
         steps: int | None = None,
         sampler: str | None = None,
@@ -124,8 +125,8 @@ class Planner:
 
     def plan_batch(
         self,
-        starts: FloatArray,
-        goals: FloatArray,
+        starts: npt.ArrayLike,
+        goals: npt.ArrayLike,
         lengths: Sequence[int] | IntArray | int | None = None,
         steps: int | None = None,
         sampler: str | None = None,
@@ -138,13 +139,13 @@ class Planner:
         Plans that look equally long to the network are denoised together, in batches of bounded size; each
         comes out as if planned alone with its seed. One integer for `seeds` means it, the next one, and so on.
         """
-        starts = checked_starts(self.spec, starts)  # (B, d)
-        targets = checked_goals(self.spec, goals, self.config.clamp, len(starts))  # (B, d)
-        check_inside(self.spec, self.normalizer, starts, targets, self.config.clamp, self.outside)
+        origins = checked_starts(self.spec, starts)  # (B, d)
+        targets = checked_goals(self.spec, goals, self.config.clamp, len(origins))  # (B, d)
+        check_inside(self.spec, self.normalizer, origins, targets, self.config.clamp, self.outside)
         if lengths is None:
-            lengths = self.predict_lengths(starts, self.spec.goal_of(targets), gamma)
-        lengths = checked_lengths(lengths, len(starts), self.lengths, self.config.horizon)  # (B,)
-        seeds = checked_seeds(seeds, len(starts))  # (B,)
+            lengths = self.predict_lengths(origins, self.spec.goal_of(targets), gamma)
+        lengths = checked_lengths(lengths, len(origins), self.lengths, self.config.horizon)  # (B,)
+        seeds = checked_seeds(seeds, len(origins))  # (B,)
         steps = self.config.steps if steps is None else steps
         sampler = sampler or self.config.sampler
 
@@ -154,7 +155,7 @@ class Planner:
 
         def denoise(members: IntArray) -> tuple[FloatArray, FloatArray | None]:
             return self._denoise(
-                starts[members], targets[members], counts[members], seeds[members], steps, sampler, keep_denoising
+                origins[members], targets[members], counts[members], seeds[members], steps, sampler, keep_denoising
             )
 
         for members, (knots, kept) in zip(groups, batches_in_parallel(denoise, groups), strict=True):
@@ -172,8 +173,8 @@ class Planner:
                 for row, own_states in zip(same, states, strict=True):
                     member = int(members[row])
                     history = None if kept is None else kept[row, :, :K]
-                    plans[member] = self._plan(own_states, starts[member], targets[member], history)
-        return [plans[member] for member in range(len(starts))]
+                    plans[member] = self._plan(own_states, origins[member], targets[member], history)
+        return [plans[member] for member in range(len(origins))]
 
     def _knot_count(self, length: int) -> int:
         """K of a plan of that length. Drawn at the data's pace it has 1/stretch of its states, and never under L_min.
@@ -185,7 +186,15 @@ class Planner:
             length = max(1 + round((length - 1) / self.config.stretch), min(length, self.spec.L_min))
         return knot_count(length, self.config.stride)
 
-    def predict_lengths(self, starts: FloatArray, goals: FloatArray, gamma: float | None = None) -> IntArray:
+    def predict_steps(self, starts: npt.ArrayLike, goals: npt.ArrayLike) -> FloatArray:
+        """(B,) shortest-step distances f_theta(s, g) T_max of (B, d) starts and (B, goal_dim) goals."""
+        if self.length_predictor is None:
+            raise VhdError(
+                "no Length Predictor, so no distances: make the planner with a length_predictor (`vhd train length`)."
+            )
+        return self.length_predictor.predict_steps(starts, goals)
+
+    def predict_lengths(self, starts: npt.ArrayLike, goals: npt.ArrayLike, gamma: float | None = None) -> IntArray:
         """(B,) L_hat = clip(gamma (f_theta(s, g) T_max + 1), L_min, T_max): Algorithm 2, line 1.
 
         A fixed-horizon planner without a Length Predictor plans at its horizon.
@@ -194,7 +203,7 @@ class Planner:
             steps = self.length_predictor.predict_steps(starts, goals)  # (B,)
             return plan_lengths(steps, self.spec, self.gamma if gamma is None else gamma)
         if self.config.horizon is not None:
-            return np.full(len(starts), self.config.horizon)
+            return np.full(len(np.asarray(starts)), self.config.horizon)
         raise VhdError(
             "no length: give `length` (states of the plan), or make the planner with a length_predictor "
             "(`vhd train length`)."

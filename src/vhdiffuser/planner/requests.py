@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from vhdiffuser.data.normalizer import Normalizer
 from vhdiffuser.errors import OutsideDataWarning, VhdError, warn
@@ -18,37 +19,37 @@ class RequestError(VhdError):
     """A start, goal, length or seed that cannot be planned with."""
 
 
-def checked_starts(spec: EnvSpec, starts: FloatArray) -> FloatArray:
+def checked_starts(spec: EnvSpec, starts: npt.ArrayLike) -> FloatArray:
     """(B, d) float32, finite."""
-    starts = np.asarray(starts, np.float32)
-    if starts.ndim != 2 or starts.shape[1] != spec.state_dim:
+    states = np.asarray(starts, np.float32)
+    if states.ndim != 2 or states.shape[1] != spec.state_dim:
         raise RequestError(
-            f"a start needs the {spec.state_dim} numbers {', '.join(spec.state_names)}; got shape {starts.shape[1:]}."
+            f"a start needs the {spec.state_dim} numbers {', '.join(spec.state_names)}; got shape {states.shape[1:]}."
         )
-    _refuse_not_finite("start", starts)
-    return starts
+    _refuse_not_finite("start", states)
+    return states
 
 
-def checked_goals(spec: EnvSpec, goals: FloatArray, clamp: str, count: int) -> FloatArray:
+def checked_goals(spec: EnvSpec, goals: npt.ArrayLike, clamp: str, count: int) -> FloatArray:
     """(B, d) float32 target states; what a goal leaves open is 0 (a velocity at rest, or not used at all)."""
-    goals = np.asarray(goals, np.float32)
-    if goals.ndim != 2 or goals.shape[1] not in (spec.goal_dim, spec.state_dim):
+    values = np.asarray(goals, np.float32)
+    if values.ndim != 2 or values.shape[1] not in (spec.goal_dim, spec.state_dim):
         names = ", ".join(spec.state_names[dim] for dim in spec.goal_dims)
         raise RequestError(
             f"a goal needs the {spec.goal_dim} numbers {names}, or a whole state of {spec.state_dim}; "
-            f"got shape {goals.shape[1:]}."
+            f"got shape {values.shape[1:]}."
         )
-    if len(goals) != count:
-        raise RequestError(f"{count} starts and {len(goals)} goals: give one goal for every start.")
-    _refuse_not_finite("goal", goals)
-    if goals.shape[1] != spec.goal_dim:
-        return goals
+    if len(values) != count:
+        raise RequestError(f"{count} starts and {len(values)} goals: give one goal for every start.")
+    _refuse_not_finite("goal", values)
+    if values.shape[1] != spec.goal_dim:
+        return values
     open_dims = set(range(spec.state_dim)) - set(spec.goal_dims) - set(spec.velocity_dims or ())
     if clamp == "state" and open_dims:
         names = ", ".join(spec.state_names[dim] for dim in sorted(open_dims))
         raise RequestError(f"this planner fixes the whole last state: give a goal of {spec.state_dim} with {names}.")
     targets = np.zeros((count, spec.state_dim), np.float32)
-    targets[:, list(spec.goal_dims)] = goals
+    targets[:, list(spec.goal_dims)] = values
     return targets
 
 

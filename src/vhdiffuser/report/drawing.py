@@ -90,4 +90,5 @@ def draw_ends(axes: Axes, start: FloatArray, goal: FloatArray, tolerance: FloatA
     axes.plot(goal[0], goal[1], "*", color=GOAL_COLOUR, markersize=8, markeredgecolor="black", zorder=5)
     if tolerance is not None:
         width, height = 2 * tolerance
-        axes.add_patch(Rectangle(goal - tolerance, width, height, facecolor=GOAL_COLOUR, alpha=0.35, zorder=4))
+        left, low = goal - tolerance
+        axes.add_patch(Rectangle((left, low), width, height, facecolor=GOAL_COLOUR, alpha=0.35, zorder=4))

@@ -1,0 +1,78 @@
+"""The package ships `py.typed`: what the README shows passes a user's strict type checker, and keeps its types."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def check_types(file: Path, code: str, cache: Path) -> str:
+    """What `mypy --strict` says of a user's file; errors inside of the package are not the user's."""
+    file.write_text(code)
+    options = ["--strict", "--follow-imports", "silent", "--no-error-summary", "--cache-dir", str(cache)]
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--config-file", os.devnull, *options, file.name],
+        cwd=file.parent,
+        env={**os.environ, "MYPYPATH": str(ROOT / "src")},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode in (0, 1), done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("mypy")
+
+
+def test_the_readme_s_python_passes_a_strict_type_checker(tmp_path: Path, cache: Path) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert blocks
+    for number, block in enumerate(blocks):
+        assert check_types(tmp_path / f"readme_{number}.py", block, cache) == ""
+
+
+USER = """
+import numpy as np
+
+import vhdiffuser
+
+planner = vhdiffuser.load_planner("maze2d-large", gamma=1.2)
+reveal_type(planner)
+plans = planner.plan_batch([[1, 1, 0, 0], (1, 2, 0, 0)], np.zeros((2, 2)), lengths=[40, 50])
+reveal_type(plans)
+reveal_type(plans[0].states)
+reveal_type(planner.predict_lengths([[1, 1, 0, 0]], [[7, 9]]))
+reveal_type(vhdiffuser.execute(planner, (1, 1, 0, 0), (7, 9)).success)
+reveal_type(vhdiffuser.LengthPredictor.load("length.safetensors").predict_steps([1, 1, 0, 0], [7, 9]))
+"""
+
+
+def test_public_names_have_precise_types(tmp_path: Path, cache: Path) -> None:
+    told = check_types(tmp_path / "user.py", USER, cache)
+    assert "error" not in told
+    revealed = re.findall(r'Revealed type is "(.+)"', told)
+    for text, expected in zip(
+        revealed,
+        (
+            r"vhdiffuser\.planner\.planner\.Planner",
+            r".*list\[vhdiffuser\.types\.Plan\]",
+            "floating",
+            "integer",
+            ".*bool",
+            "floating",
+        ),
+        strict=True,
+    ):
+        pattern = rf"numpy\.ndarray\[.*numpy\.{expected}.*" if expected in ("floating", "integer") else expected
+        assert re.fullmatch(pattern, text), text
+    wrong = check_types(tmp_path / "wrong.py", 'import vhdiffuser\n\nvhdiffuser.load_planner(1, gama="x")\n', cache)
+    assert "error" in wrong, "a wrong call is found"
