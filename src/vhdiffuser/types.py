@@ -65,6 +65,10 @@ class EnvSpec:
             raise DataError(f"{self.name}: state dimensions {self.state_dims} outside 0..{self.observation_dim - 1}.")
         if not self.goal_dims or not 0 <= min(self.goal_dims) <= max(self.goal_dims) < len(self.state_dims):
             raise DataError(f"{self.name}: goal dimensions {self.goal_dims} outside 0..{len(self.state_dims) - 1}.")
+        if self.velocity_dims and not 0 <= min(self.velocity_dims) <= max(self.velocity_dims) < len(self.state_dims):
+            raise DataError(
+                f"{self.name}: velocity dimensions {self.velocity_dims} outside 0..{len(self.state_dims) - 1}."
+            )
         if not 2 <= self.L_min <= self.T_max:
             raise DataError(f"{self.name}: needs 2 <= L_min <= T_max, got {self.L_min} and {self.T_max}.")
 

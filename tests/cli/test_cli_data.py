@@ -117,6 +117,30 @@ def test_own_data_from_file_to_info(capsys, tmp_path):
     assert facts["source"] == "import"
 
 
+def test_import_says_its_time_step_and_info_shows_what_planning_takes_the_data_for(capsys, tmp_path):
+    velocity = np.cumsum(np.random.default_rng(0).normal(size=(150, 2)), axis=0)
+    place = np.cumsum(0.05 * velocity, axis=0)
+    np.savez(tmp_path / "cart.npz", observations=np.hstack([place, velocity]), episode_ends=[30, 70, 150])
+    command = ["data", "import", "cart", str(tmp_path / "cart.npz"), "--goal-dims", "0", "1", "--t-max", "32"]
+    moving = [*command, "--velocity-dims", "2", "3"]
+    assert run([*moving, "--control-dt", "1"]) == 1
+    assert "given as 1 s, but by positions and velocities it is 0.05 s" in capsys.readouterr().err
+    assert run(moving) == 0
+    assert "control_dt: 0.05 s, inferred" in capsys.readouterr().err
+    assert run(["data", "info", "cart", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    names = ("goal_dims", "velocity_dims", "control_dt", "epsilon", "L_min", "T_max")
+    assert [facts[name] for name in names] == [[0, 1], [2, 3], 0.05, 0.05, 8, 32]
+    assert [facts[f"episode_states_{key}"] for key in ("min", "median", "max")] == [30, 40, 80]
+    assert run(["data", "info", "cart"]) == 0
+    text = capsys.readouterr().out
+    assert "planning state s0 s1 s2 s3; goal s0 s1; velocities s2 s3" in text
+    assert "control_dt 0.05, epsilon 0.05, L_min 8, T_max 32" in text
+    assert "min / median / max: 30 / 40 / 80" in text
+    assert run([*command, "--replace"]) == 0
+    assert "time is counted in control steps" in capsys.readouterr().err
+
+
 def test_training_from_the_command_line_resumes(umaze, capsys, vhd_home):
     options = ["--dim", "8", "--batch-size", "4", "--log-every", "2", "--warmup", "1", "--threads", "1", "--quiet"]
     command = ["train", "planner", "maze2d-umaze", *options]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import tyro
 from tyro.conf import Positional
@@ -21,6 +21,7 @@ from vhdiffuser.data.walker_training import WalkerConfig
 from vhdiffuser.envs.registry import get_spec
 from vhdiffuser.errors import DataError
 from vhdiffuser.files import home
+from vhdiffuser.types import EnvSpec
 
 Name = Annotated[str, tyro.conf.arg(metavar="ENV")]
 
@@ -128,6 +129,8 @@ class Info:
         from rich.table import Table
 
         out.print(_line(dataset))
+        for line in _spec_lines(dataset.spec, facts):
+            out.print(line)
         table = Table()
         for column in ("observation", "mean", "std", "min", "max"):
             table.add_column(column, justify="right")
@@ -149,6 +152,7 @@ class Import:
     `timeouts`); or `minari:DATASET_ID`. Examples:
 
         vhd data import my-robot runs.npz --goal-dims 0 1
+        vhd data import my-robot runs.npz --goal-dims 0 1 --velocity-dims 2 3 --control-dt 0.05
         vhd data import maze2d-large maze2d-large-sparse-v1.hdf5
     """
 
@@ -162,14 +166,15 @@ class Import:
     """Of the planning state, the dimensions that a goal fixes (default: all)."""
     velocity_dims: tuple[int, ...] | None = None
     """Of the planning state, the velocity of each goal dimension, in units per second (default: none)."""
-    control_dt: float = 1.0
-    """Seconds between two rows."""
+    control_dt: float | None = None
+    """Seconds between two rows. With velocities it is checked against the data, and inferred where it is not given
+    (default without velocities: 1, so that time is counted in steps)."""
     t_max: int | None = None
     """Longest plan in states (default: the longest episode, 256 at most)."""
-    l_min: int = 8
-    """Shortest plan in states."""
-    epsilon: float = 0.05
-    """Goal tolerance on the normalised goal dimensions."""
+    l_min: int | None = None
+    """Shortest plan in states (default: 8)."""
+    epsilon: float | None = None
+    """Goal tolerance on the normalised goal dimensions (default: 0.05)."""
     replace: bool = False
     """Replace a dataset of that name."""
     json: bool = False
@@ -181,18 +186,20 @@ class Import:
 
         if dataset_path(self.name).exists() and not self.replace:
             raise DataError(f"a dataset '{self.name}' is already here. Pass --replace, or choose another name.")
-        dataset = import_dataset(
-            self.name,
-            self.file,
-            state_dims=self.state_dims,
-            goal_dims=self.goal_dims,
-            velocity_dims=self.velocity_dims,
-            control_dt=self.control_dt,
-            T_max=self.t_max,
-            L_min=self.l_min,
-            epsilon=self.epsilon,
-        )
+        settings = {
+            "state_dims": self.state_dims,
+            "goal_dims": self.goal_dims,
+            "velocity_dims": self.velocity_dims,
+            "control_dt": self.control_dt,
+            "T_max": self.t_max,
+            "L_min": self.l_min,
+            "epsilon": self.epsilon,
+        }
+        given = {key: value for key, value in settings.items() if value is not None}
+        dataset = import_dataset(self.name, self.file, **given)
         save_dataset(dataset)
+        if self.control_dt is None and dataset.spec.family == "own":
+            err.print(f"control_dt: {_time_step(dataset.spec)}")
         _print(dataset, self.json)
 
 
@@ -283,6 +290,26 @@ def _print(dataset: Dataset, as_json: bool, before: str = "") -> None:
         print_json(summary(dataset))
     else:
         out.print(before + _line(dataset))
+
+
+def _time_step(spec: EnvSpec) -> str:
+    """How an import without --control-dt came by its time step."""
+    if spec.velocity_dims is None:
+        return "none was given, so time is counted in control steps"
+    return f"{spec.control_dt:g} s, inferred from positions and velocities"
+
+
+def _spec_lines(spec: EnvSpec, facts: dict[str, Any]) -> list[str]:
+    """What planning takes a dataset for."""
+    goal, velocities = (
+        " ".join(spec.state_names[dim] for dim in dims or ()) or "none" for dims in (spec.goal_dims, spec.velocity_dims)
+    )
+    lengths = " / ".join(f"{facts[f'episode_states_{key}']:,}" for key in ("min", "median", "max"))
+    return [
+        f"planning state {' '.join(spec.state_names)}; goal {goal}; velocities {velocities}",
+        f"control_dt {spec.control_dt:g}, epsilon {spec.epsilon:g}, L_min {spec.L_min}, T_max {spec.T_max}",
+        f"states in an episode, min / median / max: {lengths}",
+    ]
 
 
 def _line(dataset: Dataset) -> str:

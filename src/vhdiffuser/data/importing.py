@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,20 +11,31 @@ import numpy as np
 from vhdiffuser.data.readers import read_d4rl_maze2d, read_minari, read_ogbench, read_own
 from vhdiffuser.data.store import Dataset
 from vhdiffuser.envs.registry import SPECS
-from vhdiffuser.errors import DataError
+from vhdiffuser.errors import DataError, warn
 from vhdiffuser.types import EnvSpec, Episodes
+
+_ROWS = 200_000
+"""Rows from which a time step is fitted, about: spread evenly over the data."""
+_LEAST_ROWS = 10
+"""Moving rows without which none is fitted."""
+_LARGEST_MISFIT = 0.25
+"""Share of the motion that a fitted time step may miss, in the median row."""
+_DISAGREEMENT = 0.1
+"""Share by which a given time step may differ from the fitted one."""
 
 
 def import_dataset(name: str, file: str, **settings: Any) -> Dataset:
     """Read `file` (a path, or `minari:ID`) under a new name, or under a registered environment's.
 
-    `settings` are those of `own_spec`; a registered environment brings its own and ignores them.
+    `settings` are those of `own_spec`; a registered environment brings its own and takes none.
     """
     if not name or any(part in name for part in ("/", "\\", "..")) or name.startswith("."):
         raise DataError(f"'{name}' cannot name a dataset. Use letters, digits and dashes.")
     details = {"file": Path(file).name if not file.startswith("minari:") else file}
     if name in SPECS:
         spec = SPECS[name]
+        if settings:
+            raise DataError(f"{name} has settings of its own: leave out {', '.join(settings)}, or choose another name.")
         episodes = _read_official(spec, file)
         if episodes.observations.shape[1] != spec.observation_dim or episodes.actions.shape[1] != spec.action_dim:
             raise DataError(
@@ -49,12 +61,15 @@ def own_spec(
     state_dims: tuple[int, ...] | None = None,
     goal_dims: tuple[int, ...] | None = None,
     velocity_dims: tuple[int, ...] | None = None,
-    control_dt: float = 1.0,
+    control_dt: float | None = None,
     T_max: int | None = None,
     L_min: int = 8,
     epsilon: float = 0.05,
 ) -> EnvSpec:
-    """Settings for data that has no registered environment; what is not given is taken from the data."""
+    """Settings for data that has no registered environment; what is not given is taken from the data.
+
+    `control_dt` is checked against positions and velocities, or inferred from them, where there are velocities.
+    """
     observation_dim, action_dim = episodes.observations.shape[1], episodes.actions.shape[1]
     state_dims = tuple(range(observation_dim)) if state_dims is None else state_dims
     goal_dims = tuple(range(len(state_dims))) if goal_dims is None else goal_dims
@@ -65,7 +80,7 @@ def own_spec(
     if T_max > longest:
         raise DataError(f"T_max {T_max} is longer than the longest episode ({longest} states).")
     L_min = min(L_min, T_max)
-    return EnvSpec(
+    spec = EnvSpec(
         name=name,
         family="own",
         observation_dim=observation_dim,
@@ -74,7 +89,7 @@ def own_spec(
         state_names=tuple(f"s{dim}" for dim in state_dims),
         goal_dims=goal_dims,
         velocity_dims=velocity_dims,
-        control_dt=control_dt,
+        control_dt=1.0 if control_dt is None else control_dt,
         epsilon=epsilon,
         horizons=(max(L_min, T_max // 4), max(L_min, T_max // 2), T_max),
         T_max=T_max,
@@ -84,3 +99,55 @@ def own_spec(
         transitions=episodes.transitions,
         instances="starts and goals are yours to give",
     )
+    return replace(spec, control_dt=checked_control_dt(spec, episodes, control_dt))
+
+
+def checked_control_dt(spec: EnvSpec, episodes: Episodes, given: float | None) -> float:
+    """Seconds between two rows: as given, unless the data disagrees; else as the data says; else 1, counting steps."""
+    if given is not None and not 0 < given < np.inf:
+        raise DataError(f"control_dt must be a time above 0 (seconds between two rows), got {given}.")
+    if spec.velocity_dims is None:
+        return 1.0 if given is None else given
+    fitted, misfit = fit_control_dt(spec, episodes)
+    if misfit > _LARGEST_MISFIT:
+        best = "nothing moves" if misfit == np.inf else f"the best, {fitted:.3g} s, misses it by {misfit:.0%}"
+        reason = (
+            f"{spec.name}: the change of position is not velocity times any one control_dt ({best}): noise, other "
+            f"units, or other dimensions than {spec.velocity_dims}."
+        )
+        if given is None:
+            raise DataError(f"{reason} Give control_dt (--control-dt), or leave the velocity dimensions out.")
+        warn(f"{reason} control_dt {given:g} s is taken as given.")
+        return given
+    if given is None:
+        return float(f"{fitted:.3g}")
+    if abs(given - fitted) > _DISAGREEMENT * fitted:
+        raise DataError(
+            f"{spec.name}: control_dt is given as {given:g} s, but by positions and velocities it is {fitted:.3g} s. "
+            "Give that one (or none: it is inferred), or mend the units of the velocities."
+        )
+    return given
+
+
+def fit_control_dt(spec: EnvSpec, episodes: Episodes) -> tuple[float, float]:
+    """The dt for which p' - p = v dt fits best, and the share of the motion that it misses (infinity: no motion).
+
+    v may be the velocity before the step, after it or their mean: simulators and filters differ in this.
+    """
+    assert spec.velocity_dims is not None
+    states = spec.planning_state(episodes.observations).astype(np.float64)
+    places, velocity = spec.goal_of(states), states[:, list(spec.velocity_dims)]
+    rows = np.setdiff1d(np.arange(len(states)), episodes.ends - 1)  # the last state of an episode has no next
+    rows = rows[:: max(1, len(rows) // _ROWS)]
+    moved = places[rows + 1] - places[rows]  # (n, goal_dim)
+    fits = []
+    for v in (velocity[rows], velocity[rows + 1], (velocity[rows] + velocity[rows + 1]) / 2):
+        speed = np.linalg.norm(v, axis=1)
+        moving = speed > 0.1 * np.quantile(speed, 0.9)
+        if moving.sum() < _LEAST_ROWS:
+            continue
+        v, steps, speed = v[moving], moved[moving], speed[moving]
+        dt = float(np.median((steps * v).sum(axis=1) / speed**2))
+        if dt > 0:
+            fits.append((dt, float(np.median(np.linalg.norm(steps - dt * v, axis=1) / (dt * speed)))))
+    return min(fits, key=lambda fit: fit[1], default=(np.nan, np.inf))

@@ -106,25 +106,32 @@ def load_dataset(name: str, path: Path | None = None) -> Dataset:
 
 def summary(dataset: Dataset) -> dict[str, Any]:
     """What `vhd data info --json` prints."""
-    episodes = dataset.episodes
+    spec, episodes = dataset.spec, dataset.episodes
     observations = episodes.observations
     lengths = np.diff(episodes.ends, prepend=0)
     moves = np.ones(len(observations), bool)
     moves[episodes.ends - 1] = False  # the last state of an episode has no action
     actions = episodes.actions[moves]
     return {
-        "name": dataset.spec.name,
+        "name": spec.name,
         "source": dataset.source,
         "transitions": episodes.transitions,
         "episodes": len(episodes),
         "episode_states_min": int(lengths.min()),
+        "episode_states_median": int(np.median(lengths)),
         "episode_states_max": int(lengths.max()),
         "observation_mean": observations.mean(axis=0, dtype=np.float64).round(6).tolist(),
         "observation_std": observations.std(axis=0, dtype=np.float64).round(6).tolist(),
         "observation_min": observations.min(axis=0).tolist(),
         "observation_max": observations.max(axis=0).tolist(),
         "action_std": actions.std(axis=0, dtype=np.float64).round(6).tolist(),
-        "planning_state": list(dataset.spec.state_names),
+        "planning_state": list(spec.state_names),
+        "goal_dims": list(spec.goal_dims),
+        "velocity_dims": None if spec.velocity_dims is None else list(spec.velocity_dims),
+        "control_dt": spec.control_dt,
+        "epsilon": spec.epsilon,
+        "T_max": spec.T_max,
+        "L_min": spec.L_min,
         "fingerprint": dataset.fingerprint(),
         "details": dataset.details,
     }
