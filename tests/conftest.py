@@ -7,8 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
-
 
 @pytest.fixture(autouse=True)
 def vhd_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -20,10 +18,3 @@ def vhd_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def rng() -> np.random.Generator:
     return np.random.default_rng(0)
-
-
-@pytest.fixture(scope="session")
-def d4rl_samples() -> Path:
-    if not (SHARED / "maze2d-umaze-sparse-v1.20k.hdf5").exists():
-        pytest.skip("the D4RL samples are not beside this checkout (they are not ours to ship)")
-    return SHARED

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 
@@ -12,22 +10,50 @@ from vhdiffuser.envs.maze2d import MAZES, MazePhysics
 from vhdiffuser.envs.registry import get_spec
 from vhdiffuser.errors import DataError
 
+PUBLISHED = {
+    "umaze": {
+        "mean": (1.9328, 2.3745, 0.0002, -0.0010),
+        "std": (0.8997, 0.7093, 2.2129, 2.4682),
+        "action std": (0.7043, 0.7506),
+        "speed quartiles": (2.26, 3.20, 4.03),
+        "segment": 79.9,
+    },
+    "medium": {
+        "mean": (3.5093, 3.4766, 0.0, 0.0),
+        "std": (1.3371, 1.5210, 2.3408, 2.3694),
+        "action std": (0.7398, 0.7459),
+        "speed quartiles": (2.33, 3.19, 4.03),
+        "segment": 158.3,
+    },
+    "large": {
+        "mean": (3.7296, 5.3047, 0.0, 0.0),
+        "std": (1.8070, 2.5688, 2.4368, 2.6494),
+        "action std": (0.7249, 0.7395),
+    },
+}
+"""Statistics of D4RL's full official sets, as its users publish them; the mean segment is of 20,000 rows."""
+
 
 @pytest.mark.parametrize("maze", list(MAZES))
-def test_regeneration_has_d4rls_statistics(maze, d4rl_samples):
-    # The full sets are compared by benchmarks/data_fidelity.py; this is a tenth of one.
-    reference = json.loads((d4rl_samples / "d4rl_maze2d_reference.json").read_text())[maze]
+def test_regeneration_has_d4rls_statistics(maze):
+    """A tenth of a set; `benchmarks/data_fidelity.py` compares whole ones.
+
+    Tolerances are about four standard errors of a stream this long: some 600 targets decide where the ball has been.
+    """
+    published = PUBLISHED[maze]
     streams = [stream(maze, 50_000, np.random.default_rng([0, i])) for i in range(6)]
     states, actions = (np.concatenate([part[i] for part in streams]) for i in (0, 1))
-    np.testing.assert_allclose(states.std(0), reference["obs_std"], rtol=0.05)
-    np.testing.assert_allclose(actions.std(0), reference["act_std"], rtol=0.02)
-    np.testing.assert_allclose(states.mean(0), reference["obs_mean"], atol=0.2)
-    if "speed_quantiles_5_25_50_75_95" in reference:
-        speed = np.hypot(states[:, 2], states[:, 3])
-        quartiles = np.quantile(speed, [0.25, 0.5, 0.75])
-        np.testing.assert_allclose(quartiles, reference["speed_quantiles_5_25_50_75_95"][1:4], rtol=0.03)
+    np.testing.assert_allclose(states.std(0), published["std"], rtol=0.035)
+    np.testing.assert_allclose(actions.std(0), published["action std"], rtol=0.008)
+    place = {"umaze": 0.02, "medium": 0.035, "large": 0.055}[maze]
+    np.testing.assert_allclose(states[:, :2].mean(0), published["mean"][:2], rtol=place)
+    np.testing.assert_allclose(states[:, 2:].mean(0), published["mean"][2:], atol=0.01)
+    if "speed quartiles" in published:
+        quartiles = np.quantile(np.hypot(states[:, 2], states[:, 3]), [0.25, 0.5, 0.75])
+        np.testing.assert_allclose(quartiles, published["speed quartiles"], rtol=0.01)
         segments = np.concatenate([np.diff(part[2]) for part in streams])
-        assert segments.mean() == pytest.approx(reference["segment_mean"], rel=0.1)
+        assert segments.mean() == pytest.approx(published["segment"], rel=0.08)  # a few hundred targets decide theirs
+    np.testing.assert_allclose(np.abs(states[:, 2:]).max(0), 5.2263, atol=1e-3)
 
 
 def test_each_action_leads_to_the_next_state(rng):
