@@ -7,13 +7,23 @@ from dataclasses import replace
 import pytest
 
 from vhdiffuser.cli import run
-from vhdiffuser.cli.train import PAPER_LOOP, PLANNER_LOOP, TrainPlanner
+from vhdiffuser.cli.train import PLANNER_LOOP, TrainPlanner
+from vhdiffuser.training.loop import learning_rate
 
 
 def test_the_paper_recipe_trains_as_diffuser_does() -> None:
+    """Adam at a constant 2e-4, an average with decay 0.995."""
     loop = TrainPlanner("maze2d-umaze", recipe="paper")._loop()
-    assert loop == replace(PLANNER_LOOP, **PAPER_LOOP)
-    assert TrainPlanner("maze2d-umaze")._loop() == PLANNER_LOOP
+    assert (loop.optimizer, loop.weight_decay, loop.ema, loop.updates) == ("adamw", 0.0, 0.995, 8000)
+    rates = {learning_rate(loop, update, update / loop.updates) for update in (0, 1, 50, 4000, 8000)}
+    assert rates == {2e-4}
+
+
+def test_the_default_recipe_trains_with_muon_at_a_rate_that_rises_and_decays() -> None:
+    loop = TrainPlanner("maze2d-umaze")._loop()
+    assert (loop.optimizer, loop.weight_decay, loop.ema, loop.updates) == ("muon", 1e-4, 0.999, 8000)
+    rates = [learning_rate(loop, update, update / loop.updates) for update in (0, 199, 4000, 8000)]
+    assert rates == pytest.approx([1e-3 / 200, 1e-3, 1e-3 * (0.05 + 0.95 / 2), 0.05e-3], rel=2e-3)
 
 
 def test_what_the_user_gives_is_kept() -> None:
