@@ -49,7 +49,7 @@ def stopped(arguments: list[str], number: signal.Signals, under_way: Callable[[]
 
 
 def _gone(group: int) -> bool:
-    for _ in range(500):
+    for _ in range(3000):
         try:
             os.killpg(group, 0)
         except ProcessLookupError:

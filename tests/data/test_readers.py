@@ -181,6 +181,7 @@ def test_import_of_own_data_takes_its_settings(tmp_path):
 def test_minari_datasets(tmp_path, monkeypatch):
     minari = pytest.importorskip("minari")
     gymnasium = pytest.importorskip("gymnasium")
+    pytest.importorskip("huggingface_hub")
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
     steps = [5, 3]
     buffers = [
@@ -202,5 +203,6 @@ def test_minari_datasets(tmp_path, monkeypatch):
     assert episodes.ends.tolist() == [6, 10]
     assert episodes.transitions == 8
     assert episodes.episode(1)[1].tolist() == [[3], [3], [3]]
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)  # Minari would ask there, again and again
     with pytest.raises(DataError, match="toy/none-v0"):
         read_minari("toy/none-v0")
