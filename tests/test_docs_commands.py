@@ -264,6 +264,7 @@ def test_every_command_shown_is_accepted_by_its_parser(path, capsys):
                 pytest.fail(f"{step}: {error}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_quick_commands_of_a_page_run(path, prepared, tmp_path, monkeypatch, capsys):
     folder = tmp_path / "work"

@@ -155,6 +155,7 @@ def test_bodies_are_as_wide_as_in_their_simulators() -> None:
     assert body_radius(CUBE) == 0
 
 
+@pytest.mark.slow
 def test_states_are_trained_judged_and_not_done_twice(script, ant_home, tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.setenv("VHD_HOME", str(ant_home))
     monkeypatch.setattr(script, "replan_on_deviation", lambda budget: replan_on_deviation(20))

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from vhdiffuser.data.build import BuildConfig, build
+from vhdiffuser.data.build import CHUNKS, BuildConfig, build
 from vhdiffuser.data.build_maze2d import _next_cells, stream
 from vhdiffuser.data.store import load_dataset, save_dataset
 from vhdiffuser.envs.maze2d import MAZES, MazePhysics
@@ -34,6 +34,7 @@ PUBLISHED = {
 """Statistics of D4RL's full official sets, as its users publish them; the mean segment is of 20,000 rows."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("maze", list(MAZES))
 def test_regeneration_has_d4rls_statistics(maze):
     """A tenth of a set; `benchmarks/data_fidelity.py` compares whole ones.
@@ -75,49 +76,57 @@ def test_paths_lead_to_the_target():
     assert count == 14  # the Manhattan distance: this pair has a direct way
 
 
+@pytest.fixture
+def small_chunks(monkeypatch):
+    """Chunks of a thousand steps, not of fifty thousand."""
+    monkeypatch.setitem(CHUNKS, "maze2d", 1000)
+
+
+@pytest.mark.usefixtures("small_chunks")
 def test_same_seed_same_bytes_whatever_the_workers(vhd_home):
     spec = get_spec("maze2d-umaze")
-    one = build(spec, BuildConfig(size=100_001, workers=1), lambda done, total: None)
-    assert one.episodes.transitions == 100_001
+    one = build(spec, BuildConfig(size=2001, workers=1), lambda done, total: None)
+    assert one.episodes.transitions == 2001
     assert len(one.episodes) == 3
     (vhd_home / "data").rename(vhd_home / "elsewhere")
-    two = build(spec, BuildConfig(size=100_001, workers=2), lambda done, total: None)
+    two = build(spec, BuildConfig(size=2001, workers=2), lambda done, total: None)
     assert one.fingerprint() == two.fingerprint()
     other = stream("umaze", 1000, np.random.default_rng(np.random.SeedSequence([1, 0])))[0]
     assert not np.array_equal(other, one.episodes.observations[:1001])
 
 
+@pytest.mark.usefixtures("small_chunks")
 def test_a_stopped_build_goes_on(vhd_home):
-    spec, config = get_spec("maze2d-umaze"), BuildConfig(size=150_000, workers=1)
-    calls: list[int] = []
+    spec, config = get_spec("maze2d-umaze"), BuildConfig(size=20_000, workers=1)
 
     def stop_after_the_first(done: int, total: int) -> None:
-        calls.append(done)
-        if done >= 50_000:
+        if done >= 1000:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         build(spec, config, stop_after_the_first)
     kept = {path: path.stat().st_mtime_ns for path in (vhd_home / "data").rglob("chunk-*.safetensors")}
-    assert len(kept) >= 1
-    first: list[int] = []
-    dataset = build(spec, config, lambda done, total: first.append(done))
-    assert first[0] == 50_000 * len(kept), "finished chunks are not built again"
+    assert 1 <= len(kept) < 20
+    seen: list[int] = []
+    dataset = build(spec, config, lambda done, total: seen.append(done))
+    assert seen[0] == 1000 * len(kept), "finished chunks are not built again"
+    assert seen[-1] == 20_000
     assert all(path.stat().st_mtime_ns == time for path, time in kept.items())
-    expected = stream("umaze", 50_000, np.random.default_rng(np.random.SeedSequence([0, 0])))[0]
+    expected = stream("umaze", 1000, np.random.default_rng(np.random.SeedSequence([0, 0])))[0]
     np.testing.assert_array_equal(dataset.episodes.episode(0)[0], expected)
     save_dataset(dataset)
     assert load_dataset("maze2d-umaze").fingerprint() == dataset.fingerprint()
 
 
+@pytest.mark.usefixtures("small_chunks")
 def test_a_damaged_chunk_is_said_and_built_again(vhd_home):
-    spec, config = get_spec("maze2d-umaze"), BuildConfig(size=50_001, workers=1)
+    spec, config = get_spec("maze2d-umaze"), BuildConfig(size=1001, workers=1)
     build(spec, config, lambda done, total: None)
     chunk = next((vhd_home / "data").rglob("chunk-00001.safetensors"))
     chunk.write_bytes(chunk.read_bytes()[:20])
     with pytest.raises(DataError, match="damaged chunk"):
         build(spec, config, lambda done, total: None)
-    assert build(spec, config, lambda done, total: None).episodes.transitions == 50_001
+    assert build(spec, config, lambda done, total: None).episodes.transitions == 1001
 
 
 def test_too_small_a_size_is_refused():

@@ -62,6 +62,7 @@ class ThreadsEnv(ToyEnv):
         return np.array([torch.get_num_threads(), *(os.environ.get(name, -1) for name in names), os.getpid()], float)
 
 
+@pytest.mark.slow
 def test_workers_start_with_one_thread_each_and_leave_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
     monkeypatch.delenv("MKL_NUM_THREADS", raising=False)

@@ -136,6 +136,7 @@ def test_a_finished_run_gets_a_new_header_when_it_would_differ_and_its_model_whe
         assert all(torch.equal(tensors[key], again[key]) for key in tensors)
 
 
+@pytest.mark.slow
 def test_kill_minus_nine_resumes_to_the_same_weights(tmp_path):
     (whole, _), _ = run(tmp_path / "whole")
     script = textwrap.dedent(

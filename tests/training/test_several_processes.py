@@ -16,6 +16,8 @@ from vhdiffuser.cli import run
 from vhdiffuser.modelfile import load_model
 from vhdiffuser.models import run_folder
 
+pytestmark = pytest.mark.slow
+
 # Each process writes what it ended with. An update takes a second on the first one's clock, 1.6 on the second's.
 WORKER = f"""
     import json, os, sys, time

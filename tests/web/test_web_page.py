@@ -19,6 +19,8 @@ from vhdiffuser.web.app import create_app
 
 playwright = pytest.importorskip("playwright.sync_api", reason="BROWSER TESTS SKIPPED: pip install playwright")
 expect = playwright.expect
+
+pytestmark = pytest.mark.slow
 # Chromium's own errands would only be refused on a machine without a network.
 QUIET = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
 QUIET += ["--disable-component-update", "--disable-sync"]
