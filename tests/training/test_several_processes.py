@@ -58,7 +58,7 @@ def on_two(*arguments: str) -> str:
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(launch, env=environment, text=True, start_new_session=True, **pipes)
     try:
-        printed, said = process.communicate(timeout=900)
+        printed, said = process.communicate(timeout=600)
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
