@@ -1,10 +1,10 @@
-# make setup | demo | reproduce ENV=... | test | check | bench | clean. Each works in a fresh clone with Python >= 3.10, pip and make.
+# make setup | demo | reproduce ENV=... | test | test-fast | check | bench | clean. Each works in a fresh clone with Python >= 3.10, pip and make.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo reproduce browser test check bench clean
+.PHONY: setup demo reproduce browser test test-fast check bench clean
 
 setup: $(STAMP)
 
@@ -26,6 +26,10 @@ reproduce: setup
 
 test: setup browser
 	$(BIN)/python -m pytest
+
+# For those who develop: without the tests marked slow, and without a browser.
+test-fast: setup
+	$(BIN)/python -m pytest -m "not slow"
 
 # The page is tested in a real browser: Debian's Chromium where apt-get works, otherwise Playwright's own.
 # Without either, those tests are skipped and say so.

@@ -1,20 +1,28 @@
 """Compare regenerated maze2d with the statistics of D4RL's official sets; print what antmaze and cube have.
 
     python benchmarks/data_fidelity.py            the datasets in the cache (vhd data get ENV --source build)
+    python benchmarks/data_fidelity.py --official maze2d-umaze-sparse-v1.hdf5     beside a file of D4RL's instead
 
-The published segment lengths come from 20,000-row samples with a few hundred targets, so their mean
-depends on which targets were drawn. `matched` is our mean over the same mix of path lengths as the
-sample's; it is given where the sample's mix is known.
+What D4RL's users publish of its sets is written here. The published segment lengths come from 20,000-row
+samples with a few hundred targets, so their mean depends on which targets were drawn. `matched` is our mean
+over the same mix of path lengths as theirs; it is given where their mix is known. An official file has all
+of it: means, deviations, speeds, segments and the mix.
 """
 
 from __future__ import annotations
 
+import argparse
 import itertools
 import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
 
+import h5py
 import numpy as np
 
-from vhdiffuser.data.build_maze2d import stream
+from vhdiffuser.data.build_maze2d import _next_cells, stream
+from vhdiffuser.data.readers import read_d4rl_maze2d
 from vhdiffuser.data.store import load_dataset, summary
 from vhdiffuser.errors import DataError
 
@@ -46,13 +54,8 @@ SAMPLE_MIX = {
 """Targets of the published 20,000-row samples by cells from the one before (medium: without one single far pair)."""
 
 
-def segments(maze: str, steps: int = 500_000) -> tuple[float, float | None]:
-    """Mean segment of a fresh stream, and the mean over the published sample's mix of path lengths."""
-    from vhdiffuser.data.build_maze2d import _next_cells
-
-    states, _, changes = stream(maze, steps, np.random.default_rng(11))
-    cells = [(round(float(states[t, 0])), round(float(states[t, 1]))) for t in changes]
-    lengths = np.diff(changes)
+def steps_apart(maze: str, cells: list[tuple[int, int]]) -> np.ndarray:
+    """Cells of the shortest path from each of these cells to the next."""
 
     def path(here: tuple[int, int], there: tuple[int, int]) -> int:
         step, count = _next_cells(maze, there), 0
@@ -60,12 +63,47 @@ def segments(maze: str, steps: int = 500_000) -> tuple[float, float | None]:
             here, count = step[here], count + 1
         return count
 
-    apart = np.array([path(a, b) for a, b in itertools.pairwise(cells)])
-    mix = SAMPLE_MIX.get(maze)
+    return np.array([path(a, b) for a, b in itertools.pairwise(cells)])
+
+
+def rounded(places: np.ndarray) -> list[tuple[int, int]]:
+    return [(round(float(x)), round(float(y))) for x, y in places[:, :2]]
+
+
+def segments(maze: str, mix: dict[int, int] | None, steps: int = 500_000) -> tuple[float, float | None]:
+    """Mean segment of a fresh stream, and the mean over this mix of path lengths: cells apart -> how many."""
+    states, _, changes = stream(maze, steps, np.random.default_rng(11))
+    lengths = np.diff(changes)
     if mix is None:
         return float(lengths.mean()), None
-    matched = sum(count * lengths[apart == cells].mean() for cells, count in mix.items()) / sum(mix.values())
+    apart = steps_apart(maze, rounded(states[changes]))
+    seen = {cells: count for cells, count in mix.items() if (apart == cells).any()}
+    matched = sum(count * lengths[apart == cells].mean() for cells, count in seen.items()) / sum(seen.values())
     return float(lengths.mean()), float(matched)
+
+
+def speed_quartiles(observations: np.ndarray) -> list[float]:
+    return np.quantile(np.hypot(observations[:, 2], observations[:, 3]), [0.25, 0.5, 0.75]).tolist()
+
+
+def official_statistics(path: Path) -> tuple[str, dict[str, Any], dict[int, int]]:
+    """Maze, statistics and mix of path lengths of one of D4RL's files, whose name tells its maze."""
+    maze = next((maze for maze in PUBLISHED if maze in path.name), None)
+    if maze is None:
+        raise DataError(f"{path}: the name must say which maze it is ({', '.join(PUBLISHED)}).")
+    episodes = read_d4rl_maze2d(path)
+    observations = episodes.observations
+    with h5py.File(path) as file:
+        changes = np.flatnonzero(file["timeouts"][()])
+    apart = steps_apart(maze, rounded(observations[changes]))
+    statistics = {
+        "mean": observations.mean(axis=0, dtype=np.float64).tolist(),
+        "std": observations.std(axis=0, dtype=np.float64).tolist(),
+        "action std": episodes.actions.std(axis=0, dtype=np.float64).tolist(),
+        "speed quartiles": speed_quartiles(observations),
+        "segment": float(np.diff(changes).mean()),
+    }
+    return maze, statistics, dict(Counter(apart.tolist()))
 
 
 def row(name: str, ours: list[float], theirs: list[float], tolerance: float, relative: bool) -> bool:
@@ -81,8 +119,14 @@ def row(name: str, ours: list[float], theirs: list[float], tolerance: float, rel
 
 
 def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--official", type=Path, nargs="+", default=[], help="HDF5 files of D4RL's to compare with")
+    theirs_of, mixes = dict(PUBLISHED), dict(SAMPLE_MIX)
+    for path in parser.parse_args().official:
+        maze, statistics, mix = official_statistics(path)
+        theirs_of[maze], mixes[maze] = statistics, mix
     good = True
-    for maze, published in PUBLISHED.items():
+    for maze, published in theirs_of.items():
         try:
             dataset = load_dataset(f"maze2d-{maze}")
         except DataError as error:
@@ -94,10 +138,9 @@ def main() -> int:
         good &= row("std", facts["observation_std"], published["std"], 0.02, True)
         good &= row("action std", facts["action_std"], published["action std"], 0.02, True)
         if "segment" in published:
-            velocity = dataset.episodes.observations[:, 2:]
-            quartiles = np.quantile(np.hypot(velocity[:, 0], velocity[:, 1]), [0.25, 0.5, 0.75]).tolist()
+            quartiles = speed_quartiles(dataset.episodes.observations)
             good &= row("speed quartiles", quartiles, published["speed quartiles"], 0.05, True)
-            plain, matched = segments(maze)
+            plain, matched = segments(maze, mixes.get(maze))
             row("segment", [plain], [published["segment"]], 0.05, True)
             if matched is not None:
                 good &= row("segment, matched", [matched], [published["segment"]], 0.05, True)

@@ -7,8 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
-
 
 @pytest.fixture(autouse=True)
 def vhd_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -17,13 +15,21 @@ def vhd_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+@pytest.fixture(scope="session")
+def trained_umaze(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache folder with a little umaze data, a planner and a Length Predictor of three updates; to be copied."""
+    from vhdiffuser.cli import run
+
+    home, env = tmp_path_factory.mktemp("trained"), "maze2d-umaze"
+    loop = ["--threads", "1", "--quiet", "--updates", "3", "--log-every", "1", "--warmup", "1"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("VHD_HOME", str(home))
+        assert run(["data", "get", env, "--source", "build", "--size", "5000", "--quiet"]) == 0
+        assert run(["train", "planner", env, "--dim", "8", "--batch-size", "4", *loop]) == 0
+        assert run(["train", "length", env, *loop]) == 0
+    return home
+
+
 @pytest.fixture
 def rng() -> np.random.Generator:
     return np.random.default_rng(0)
-
-
-@pytest.fixture(scope="session")
-def d4rl_samples() -> Path:
-    if not (SHARED / "maze2d-umaze-sparse-v1.20k.hdf5").exists():
-        pytest.skip("the D4RL samples are not beside this checkout (they are not ours to ship)")
-    return SHARED

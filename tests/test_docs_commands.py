@@ -297,6 +297,7 @@ def test_every_option_named_alone_is_one_of_a_command_on_its_page(path):
         assert not unknown, f"{path.name}:{line}: no command on this page has {', '.join(sorted(unknown))}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_quick_commands_of_a_page_run(path, prepared, tmp_path, monkeypatch, capsys):
     folder = tmp_path / "work"

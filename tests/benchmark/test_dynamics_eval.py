@@ -144,6 +144,7 @@ def test_windows_with_a_grasp_are_left_out() -> None:
     assert set(windows[:, 0, 12].astype(int)) == {0, 1, 2, 3, 25, 26, 27, 28}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["antmaze-medium", "cube"])
 def test_a_recorded_moment_is_restored_and_goes_on_as_it_did(name: str) -> None:
     env = RecordedStart(name)

@@ -79,11 +79,16 @@ def test_points_in_walls_are_refused() -> None:
 
 def test_maze2d_umaze_corridor() -> None:
     from vhdiffuser.benchmark.length_eval import make_geodesic
+    from vhdiffuser.envs.maze2d import BALL_RADIUS
     from vhdiffuser.envs.registry import get_spec
 
     geodesic = make_geodesic(get_spec("maze2d-umaze"))
     assert geodesic is not None
-    # Cells (1, 1) and (3, 1) are joined by the U alone: 2 along, 2 across, 2 back, less what the corners cut.
+    # Cells (1, 1) and (3, 1) are joined by the U alone. Its inner wall ends in corners at (1.3, 2.3) and (2.3, 2.3): a
+    # thread runs along tangents and arcs of the ball's radius about both, and straight between them.
+    to_corner = np.hypot(0.5, 1.5)
+    turned = np.pi / 2 - np.arctan2(0.5, 1.5) + np.arcsin(BALL_RADIUS / to_corner)
+    thread = 2 * (np.sqrt(to_corner**2 - BALL_RADIUS**2) + BALL_RADIUS * turned) + 1.0
     found = geodesic.distance(np.array([[0.8, 0.8]]), np.array([[2.8, 0.8]]))[0]
-    assert 4.4 < found < 6.0
+    assert thread <= found <= 1.015 * thread
     assert make_geodesic(get_spec("cube")) is None

@@ -5,6 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from matplotlib.collections import QuadMesh
+from pictures import picture
 from torch import nn
 
 from vhdiffuser.benchmark.geodesic import Geodesic
@@ -24,6 +26,7 @@ from vhdiffuser.envs.registry import get_spec
 from vhdiffuser.errors import VhdError
 from vhdiffuser.length.config import LengthConfig
 from vhdiffuser.length.predictor import LengthPredictor
+from vhdiffuser.report import length_figures
 from vhdiffuser.report.length_figures import calibration_curve, distance_fields, scatter
 from vhdiffuser.types import Episodes
 
@@ -118,12 +121,18 @@ def test_calibration_rows() -> None:
     truth = np.arange(1200.0)
     rows = calibration(truth, 2 * truth)
     assert rows.shape == (12, 4)
+    np.testing.assert_allclose(rows[:, 0], 49.5 + 100 * np.arange(12))
     np.testing.assert_allclose(rows[:, 1], 2 * rows[:, 0])
-    assert (rows[:, 2] < rows[:, 1]).all()
-    assert (rows[:, 3] > rows[:, 1]).all()
+    np.testing.assert_allclose(rows[:, 2] - rows[:, 1], -0.8 * 99)  # the 10 % quantile of a hundred, twice as steep
+    np.testing.assert_allclose(rows[:, 3] - rows[:, 1], 0.8 * 99)
 
 
-def test_figures_are_drawn(tmp_path: Path) -> None:
+def test_figures_are_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = []
+    save = length_figures.save_figure
+    monkeypatch.setattr(
+        length_figures, "save_figure", lambda figure, path: (drawn.append(figure), save(figure, path))[1]
+    )
     walls = np.array([(-1, 0, -1, 3), (2, 3, -1, 3), (-1, 3, -1, 0), (-1, 3, 2, 3)], float)
     geodesic = Geodesic(walls, spacing=0.1, clearance=0.1)
     goal = np.array([1.0, 1.5], np.float32)
@@ -138,4 +147,13 @@ def test_figures_are_drawn(tmp_path: Path) -> None:
         distance_fields(geodesic.x, geodesic.y, [("learned", goal, field)], walls, tmp_path / "field.png", "toy"),
     ]
     for path in made:
-        assert path.read_bytes()[:4] == b"\x89PNG"
+        assert min(picture(path).shape[:2]) > 300
+    for axes, name, factor in zip(drawn[0].axes, ("ours", "paper"), (1.0, 1.5), strict=True):
+        assert axes.get_title() == name
+        np.testing.assert_allclose(axes.lines[1].get_xydata(), np.stack([truth, factor * truth], axis=1))
+    (axes,) = drawn[1].axes
+    np.testing.assert_allclose(axes.lines[1].get_xydata(), calibration(truth, truth)[:, :2])
+    axes = drawn[2].axes[0]
+    (mesh,) = [item for item in axes.collections if isinstance(item, QuadMesh)]
+    np.testing.assert_allclose(np.ma.filled(mesh.get_array(), np.nan).reshape(field.T.shape), field.T)
+    np.testing.assert_allclose(axes.lines[-1].get_xydata(), [goal])

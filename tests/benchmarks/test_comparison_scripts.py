@@ -18,6 +18,7 @@ from vhdiffuser.diffusion.config import PlannerConfig
 from vhdiffuser.envs.registry import get_spec
 from vhdiffuser.length.config import LengthConfig
 from vhdiffuser.results.summary import Summary
+from vhdiffuser.types import Plan
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "benchmarks"
 UMAZE = get_spec("maze2d-umaze")
@@ -27,7 +28,10 @@ UMAZE = get_spec("maze2d-umaze")
 def scripts() -> dict[str, ModuleType]:
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(SCRIPTS))
-        yield {name: importlib.import_module(name) for name in ("recipes", "length_ablation", "execution_share")}
+        yield {
+            name: importlib.import_module(name)
+            for name in ("recipes", "length_ablation", "execution_share", "plan_quality")
+        }
 
 
 @pytest.fixture(scope="module")
@@ -95,6 +99,7 @@ def test_goals_that_are_whole_states_are_asked_for_at_rest(scripts) -> None:
     np.testing.assert_array_equal(asked, [[1, 2, 0, 0], [3, 4, 0, 0]])
 
 
+@pytest.mark.slow
 def test_recipes_are_trained_judged_and_not_done_twice(scripts, small_home, tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.setenv("VHD_HOME", str(small_home))
     script, out = scripts["recipes"], tmp_path / "table.json"
@@ -104,9 +109,8 @@ def test_recipes_are_trained_judged_and_not_done_twice(scripts, small_home, tmp_
     call(script, monkeypatch, *options, "--only", "net-16-1-2-4")
     (row,) = json.loads(out.read_text())
     assert (row["recipe"], row["updates"], row["n"]) == ("net-16-1-2-4", 2, 2)
-    assert 0 <= row["success_rate"] <= 1
-    assert row["knot_gap"] > 0
-    assert row["largest_step"] > 0
+    assert row["success_rate"] in (0.0, 0.5, 1.0)
+    assert 0 < row["largest_step"] < row["knot_gap"], "two updates make knots that jump"
     text = capsys.readouterr().out
     assert "| net-16-1-2-4 |" in text
     assert text.split("\n")[0] in out.with_suffix(".md").read_text()
@@ -121,6 +125,23 @@ def test_recipes_are_trained_judged_and_not_done_twice(scripts, small_home, tmp_
         call(script, monkeypatch, "--only", "nonsense", "--out", str(out))
 
 
+def test_the_quality_of_a_plan_is_what_its_names_say(scripts) -> None:
+    """Knots of a steady motion at speed 1, 0.1 s apart, one of them 0.03 aside; the curve has one hard step."""
+    knots = np.zeros((1, 6, 4), np.float32)
+    knots[0, :, 0], knots[0, :, 2], knots[0, 3, 1] = 0.1 * np.arange(6), 1.0, 0.03
+    states = np.zeros((51, 4), np.float32)
+    states[:, 0], states[:, 2] = 0.01 * np.arange(51), 1.0
+    states[20:, 0] += 0.05
+    states[-1, 2] = 1.5
+    plan = Plan(states, states[-1, :2], knots)
+    knot_gap, knot_jump, gap, error, step, hard = scripts["plan_quality"].quality(plan, 0.01)
+    assert (knot_gap, knot_jump) == pytest.approx((0.0, 0.03), abs=1e-6)
+    assert gap == pytest.approx((0 + 0.0025) / 2, abs=1e-6), "half a unit of speed too much, for half of 0.01 s"
+    assert (error, step) == pytest.approx((0.05, 0.06), abs=1e-6)
+    assert hard == pytest.approx(1 / 50)
+
+
+@pytest.mark.slow
 def test_length_variants_are_trained_judged_and_not_done_twice(scripts, small_home, tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("VHD_HOME", str(small_home))
     script, out = scripts["length_ablation"], tmp_path / "table.json"

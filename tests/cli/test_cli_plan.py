@@ -6,8 +6,10 @@ import json
 import shutil
 from pathlib import Path
 
+import imageio.v3 as imageio
 import numpy as np
 import pytest
+from pictures import BLUE, RED, WALL, YELLOW, picture, pixels_of
 
 from vhdiffuser.cli import run
 from vhdiffuser.envs.antmaze import AntMazeEnv
@@ -18,16 +20,14 @@ TINY = ["--threads", "1", "--quiet", "--updates", "3", "--log-every", "1", "--wa
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory) -> Path:
-    """A cache folder with umaze data, a tiny planner, a tiny baseline and a tiny Length Predictor."""
-    home = tmp_path_factory.mktemp("trained")
+def trained(trained_umaze, tmp_path_factory) -> Path:
+    """The same with a tiny baseline."""
+    home = tmp_path_factory.mktemp("with-baseline")
+    shutil.copytree(trained_umaze, home, dirs_exist_ok=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("VHD_HOME", str(home))
-        assert run(["data", "get", "maze2d-umaze", "--source", "build", "--size", "5000", "--quiet"]) == 0
-        network = ["--dim", "8", "--batch-size", "4"]
-        assert run(["train", "planner", "maze2d-umaze", *network, *TINY]) == 0
-        assert run(["train", "planner", "maze2d-umaze", "--horizon", "64", *network, *TINY]) == 0
-        assert run(["train", "length", "maze2d-umaze", *TINY]) == 0
+        fixed = ["--horizon", "64", "--dim", "8", "--batch-size", "4"]
+        assert run(["train", "planner", "maze2d-umaze", *fixed, *TINY]) == 0
     return home
 
 
@@ -46,7 +46,9 @@ def test_plan_in_every_format(models, tmp_path, capsys):
     for suffix in ("png", "json", "csv", "gif"):
         path = tmp_path / f"plan.{suffix}"
         assert run([*base, "--out", str(path)]) == 0
-        assert path.stat().st_size > 100
+    shown = picture(tmp_path / "plan.png")
+    assert all(len(pixels_of(shown, colour)) > 20 for colour in (WALL, YELLOW, RED)), "walls, start and goal"
+    assert len(imageio.imread(tmp_path / "plan.gif", index=None)) > 3, "the reverse steps"
     lines = (tmp_path / "plan.csv").read_text().splitlines()
     assert lines[0] == "step,x,y,vx,vy"
     assert len(lines) - 1 == json.loads((tmp_path / "plan.json").read_text())["length"]
@@ -132,7 +134,9 @@ def test_a_plan_is_followed_and_the_goal_moves(models, tmp_path, capsys):
     for suffix in ("png", "gif", "json"):
         path = tmp_path / f"film.{suffix}"
         assert run([*base, "ss", "--length", "40", "--out", str(path)]) == 0
-        assert path.stat().st_size > 100
+    assert len(pixels_of(picture(tmp_path / "film.png"), BLUE)) > 20, "the executed path"
+    assert len(imageio.imread(tmp_path / "film.gif", index=None)) > 10
+    assert json.loads((tmp_path / "film.json").read_text())["executions"][0]["steps"] == 40
     assert "goal 3 1: not reached in 40 steps; plans: 40" in capsys.readouterr().out
 
 
@@ -156,6 +160,7 @@ def test_bad_plans_are_refused(models, capsys, arguments, message):
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_bench_resumes_and_reports(models, tmp_path, capsys):
     command = ["bench", "maze2d-umaze", "--methods", "vhd", "fh-h1", "--steps", "2", "--out", str(tmp_path / "r")]
     command += ["--workers", "1", "--quiet", "--json", "--keep", "2", "--video", "top"]
@@ -174,7 +179,7 @@ def test_bench_resumes_and_reports(models, tmp_path, capsys):
     assert "gamma" in capsys.readouterr().err
     assert list((tmp_path / "r").rglob("*.gif"))
     assert run(["report", str(tmp_path / "r")]) == 0
-    assert "VHD" in (tmp_path / "r/report.md").read_text()
+    assert "| maze2d-umaze | VHD (SS) | 6 |" in (tmp_path / "r/report.md").read_text()
 
 
 def test_bench_says_which_command_makes_missing_weights(models, tmp_path, capsys):

@@ -28,21 +28,9 @@ ENV = "maze2d-umaze"
 TINY = ["--threads", "1", "--quiet", "--updates", "3", "--log-every", "1", "--warmup", "1"]
 
 
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory) -> Path:
-    """A cache folder with umaze data, a tiny planner and a tiny Length Predictor."""
-    home = tmp_path_factory.mktemp("trained")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("VHD_HOME", str(home))
-        assert run(["data", "get", ENV, "--source", "build", "--size", "5000", "--quiet"]) == 0
-        assert run(["train", "planner", ENV, "--dim", "8", "--batch-size", "4", *TINY]) == 0
-        assert run(["train", "length", ENV, *TINY]) == 0
-    return home
-
-
 @pytest.fixture
-def runs(trained, vhd_home):
-    shutil.copytree(trained, vhd_home)
+def runs(trained_umaze, vhd_home):
+    shutil.copytree(trained_umaze, vhd_home)
     return vhd_home
 
 
@@ -58,6 +46,7 @@ def bench(results: Path, *options: str) -> None:
     assert run([*command, "--quiet", "--out", str(results), *options]) == 0
 
 
+@pytest.mark.slow
 def test_an_exported_planner_is_half_as_large_and_plans_the_same(runs, tmp_path, capsys):
     card, _ = export(capsys, tmp_path / "w", tmp_path / "r", "--gamma", "1.7")
     trained, shipped = load_planner(ENV, source="trained"), load_planner(tmp_path / "w")
@@ -90,6 +79,7 @@ def test_the_card_says_what_the_models_are(runs, tmp_path, capsys):
     assert all(text in words for text in ("5,000 transitions", "v_prediction", "gamma 1.3", "Not measured yet", "MIT"))
 
 
+@pytest.mark.slow
 def test_numbers_come_from_rows_of_these_very_models(runs, tmp_path, capsys):
     bench(tmp_path / "r")
     card, remarks = export(capsys, tmp_path / "w", tmp_path / "r")
@@ -113,6 +103,7 @@ def test_numbers_come_from_rows_of_these_very_models(runs, tmp_path, capsys):
     assert "another planner model" in " ".join(remarks.split())
 
 
+@pytest.mark.slow
 def test_shipped_models_are_listed_and_benched(runs, tmp_path, capsys, monkeypatch):
     weights = tmp_path / "package"
     monkeypatch.setattr(models, "files", lambda package: weights)

@@ -52,6 +52,7 @@ def served() -> Iterator[tuple[subprocess.Popen[str], str]]:
         yield process, found[0]
 
 
+@pytest.mark.slow
 def test_it_serves_the_page_and_the_client_example_and_ends_on_ctrl_c(served):
     process, address = served
     with urllib.request.urlopen(address, timeout=60) as answer:
@@ -63,6 +64,7 @@ def test_it_serves_the_page_and_the_client_example_and_ends_on_ctrl_c(served):
     assert process.wait(timeout=60) in (0, 130)
 
 
+@pytest.mark.slow
 def test_one_line_of_json_when_it_listens():
     with serving("--json", "--quiet") as (_, line):
         told = json.loads(line)

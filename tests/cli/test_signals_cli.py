@@ -49,7 +49,7 @@ def stopped(arguments: list[str], number: signal.Signals, under_way: Callable[[]
 
 
 def _gone(group: int) -> bool:
-    for _ in range(500):
+    for _ in range(3000):
         try:
             os.killpg(group, 0)
         except ProcessLookupError:
@@ -68,6 +68,7 @@ def data(vhd_home: Path) -> None:
     assert run(["data", "get", "maze2d-umaze", "--source", "build", "--size", "3000", "--quiet"]) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_stopped_training_keeps_its_checkpoint_and_says_how_to_go_on(data, number, code):
     folder = run_folder("maze2d-umaze", run_name("planner"))
@@ -80,6 +81,7 @@ def test_a_stopped_training_keeps_its_checkpoint_and_says_how_to_go_on(data, num
     assert not (folder / "model.safetensors").exists()
 
 
+@pytest.mark.slow
 def test_a_stopped_build_keeps_its_chunks_and_leaves_no_worker(vhd_home):
     arguments = ["data", "get", "maze2d-umaze", "--source", "build", "--workers", "2", "--quiet"]
     ended, said = stopped(arguments, signal.SIGTERM, has_content(vhd_home, "chunk-*.safetensors"))
@@ -88,6 +90,7 @@ def test_a_stopped_build_keeps_its_chunks_and_leaves_no_worker(vhd_home):
     assert list(vhd_home.rglob("chunk-*.safetensors"))
 
 
+@pytest.mark.slow
 def test_a_stopped_benchmark_keeps_its_rows_and_leaves_no_worker(tmp_path):
     out = tmp_path / "rows"
     arguments = ["bench", "maze2d-umaze", "--weights", "shipped", "--methods", "vhd", "--protocols", "d4rl-fixed"]

@@ -11,7 +11,7 @@ from vhdiffuser.cli import parse, run
 from vhdiffuser.cli.train import LoopOptions
 from vhdiffuser.data.store import Dataset
 from vhdiffuser.envs.registry import get_spec
-from vhdiffuser.training.loop import LoopConfig
+from vhdiffuser.training.loop import LoopConfig, learning_rate
 from vhdiffuser.types import Episodes
 
 
@@ -21,11 +21,18 @@ def loop_of(*options: str) -> LoopConfig:
 
 
 def test_the_paper_recipe_trains_as_diffuser_does() -> None:
-    """Adam at a constant 2e-4 from the first update on, and an average with a decay of 0.995."""
+    """Adam at a constant 2e-4, two batches an update, gradients as they are, and its average of the weights."""
     loop = loop_of("--recipe", "paper")
-    assert (loop.optimizer, loop.learning_rate, loop.final_rate, loop.warmup) == ("adamw", 2e-4, 1.0, 1)
-    assert (loop.ema, loop.weight_decay) == (0.995, 0.0)
-    assert (loop_of().optimizer, loop_of().learning_rate, loop_of().updates) == ("muon", 1e-3, 8_000)
+    assert (loop.optimizer, loop.weight_decay, loop.accumulate, loop.clip) == ("adamw", 0.0, 2, None)
+    assert (loop.ema, loop.ema_every, loop.ema_from) == (0.995, 10, 2000)
+    assert {learning_rate(loop, update, update / loop.updates) for update in (0, 1, 50, 4000, 8000)} == {2e-4}
+
+
+def test_the_default_recipe_trains_with_muon_at_a_rate_that_rises_and_decays() -> None:
+    loop = loop_of()
+    assert (loop.optimizer, loop.weight_decay, loop.ema, loop.updates) == ("muon", 1e-4, 0.999, 8000)
+    rates = [learning_rate(loop, update, update / loop.updates) for update in (0, 199, 4000, 8000)]
+    assert rates == pytest.approx([1e-3 / 200, 1e-3, 1e-3 * (0.05 + 0.95 / 2), 0.05e-3], rel=2e-3)
 
 
 @pytest.mark.parametrize("recipe", ["default", "paper"])

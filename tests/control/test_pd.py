@@ -7,6 +7,7 @@ import pytest
 from toy_point import SPEC as NO_VELOCITIES
 from toy_point import ToyController
 
+from vhdiffuser.control import base
 from vhdiffuser.control.base import make_controller, register_controller
 from vhdiffuser.control.pd import PDConfig, PDController
 from vhdiffuser.envs.registry import get_spec
@@ -78,7 +79,8 @@ def test_states_without_velocities_are_refused() -> None:
         PDController(NO_VELOCITIES)
 
 
-def test_the_registry_takes_ones_own_controller_and_lists_what_it_knows() -> None:
+def test_the_registry_takes_ones_own_controller_and_lists_what_it_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(base, "_FACTORIES", dict(base._FACTORIES))  # so that others do not see this test's controller
     register_controller("test-own", lambda spec, model: ToyController())
     assert isinstance(make_controller(SPEC, name="test-own"), ToyController)
     assert isinstance(make_controller(SPEC), PDController)

@@ -1,33 +1,60 @@
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 
-from vhdiffuser.data.build import BuildConfig, build
+from vhdiffuser.data.build import CHUNKS, BuildConfig, build
 from vhdiffuser.data.build_maze2d import _next_cells, stream
 from vhdiffuser.data.store import load_dataset, save_dataset
 from vhdiffuser.envs.maze2d import MAZES, MazePhysics
 from vhdiffuser.envs.registry import get_spec
 from vhdiffuser.errors import DataError
 
+PUBLISHED = {
+    "umaze": {
+        "mean": (1.9328, 2.3745, 0.0002, -0.0010),
+        "std": (0.8997, 0.7093, 2.2129, 2.4682),
+        "action std": (0.7043, 0.7506),
+        "speed quartiles": (2.26, 3.20, 4.03),
+        "segment": 79.9,
+    },
+    "medium": {
+        "mean": (3.5093, 3.4766, 0.0, 0.0),
+        "std": (1.3371, 1.5210, 2.3408, 2.3694),
+        "action std": (0.7398, 0.7459),
+        "speed quartiles": (2.33, 3.19, 4.03),
+        "segment": 158.3,
+    },
+    "large": {
+        "mean": (3.7296, 5.3047, 0.0, 0.0),
+        "std": (1.8070, 2.5688, 2.4368, 2.6494),
+        "action std": (0.7249, 0.7395),
+    },
+}
+"""Statistics of D4RL's full official sets, as its users publish them; the mean segment is of 20,000 rows."""
 
+
+@pytest.mark.slow
 @pytest.mark.parametrize("maze", list(MAZES))
-def test_regeneration_has_d4rls_statistics(maze, d4rl_samples):
-    # The full sets are compared by benchmarks/data_fidelity.py; this is a tenth of one.
-    reference = json.loads((d4rl_samples / "d4rl_maze2d_reference.json").read_text())[maze]
+def test_regeneration_has_d4rls_statistics(maze):
+    """A tenth of a set; `benchmarks/data_fidelity.py` compares whole ones.
+
+    Tolerances are about four standard errors of a stream this long: some 600 targets decide where the ball has been.
+    """
+    published = PUBLISHED[maze]
     streams = [stream(maze, 50_000, np.random.default_rng([0, i])) for i in range(6)]
     states, actions = (np.concatenate([part[i] for part in streams]) for i in (0, 1))
-    np.testing.assert_allclose(states.std(0), reference["obs_std"], rtol=0.05)
-    np.testing.assert_allclose(actions.std(0), reference["act_std"], rtol=0.02)
-    np.testing.assert_allclose(states.mean(0), reference["obs_mean"], atol=0.2)
-    if "speed_quantiles_5_25_50_75_95" in reference:
-        speed = np.hypot(states[:, 2], states[:, 3])
-        quartiles = np.quantile(speed, [0.25, 0.5, 0.75])
-        np.testing.assert_allclose(quartiles, reference["speed_quantiles_5_25_50_75_95"][1:4], rtol=0.03)
+    np.testing.assert_allclose(states.std(0), published["std"], rtol=0.035)
+    np.testing.assert_allclose(actions.std(0), published["action std"], rtol=0.008)
+    place = {"umaze": 0.02, "medium": 0.035, "large": 0.055}[maze]
+    np.testing.assert_allclose(states[:, :2].mean(0), published["mean"][:2], rtol=place)
+    np.testing.assert_allclose(states[:, 2:].mean(0), published["mean"][2:], atol=0.01)
+    if "speed quartiles" in published:
+        quartiles = np.quantile(np.hypot(states[:, 2], states[:, 3]), [0.25, 0.5, 0.75])
+        np.testing.assert_allclose(quartiles, published["speed quartiles"], rtol=0.01)
         segments = np.concatenate([np.diff(part[2]) for part in streams])
-        assert segments.mean() == pytest.approx(reference["segment_mean"], rel=0.1)
+        assert segments.mean() == pytest.approx(published["segment"], rel=0.08)  # a few hundred targets decide theirs
+    np.testing.assert_allclose(np.abs(states[:, 2:]).max(0), 5.2263, atol=1e-3)
 
 
 def test_each_action_leads_to_the_next_state(rng):
@@ -49,49 +76,57 @@ def test_paths_lead_to_the_target():
     assert count == 14  # the Manhattan distance: this pair has a direct way
 
 
+@pytest.fixture
+def small_chunks(monkeypatch):
+    """Chunks of a thousand steps, not of fifty thousand."""
+    monkeypatch.setitem(CHUNKS, "maze2d", 1000)
+
+
+@pytest.mark.usefixtures("small_chunks")
 def test_same_seed_same_bytes_whatever_the_workers(vhd_home):
     spec = get_spec("maze2d-umaze")
-    one = build(spec, BuildConfig(size=100_001, workers=1), lambda done, total: None)
-    assert one.episodes.transitions == 100_001
+    one = build(spec, BuildConfig(size=2001, workers=1), lambda done, total: None)
+    assert one.episodes.transitions == 2001
     assert len(one.episodes) == 3
     (vhd_home / "data").rename(vhd_home / "elsewhere")
-    two = build(spec, BuildConfig(size=100_001, workers=2), lambda done, total: None)
+    two = build(spec, BuildConfig(size=2001, workers=2), lambda done, total: None)
     assert one.fingerprint() == two.fingerprint()
     other = stream("umaze", 1000, np.random.default_rng(np.random.SeedSequence([1, 0])))[0]
     assert not np.array_equal(other, one.episodes.observations[:1001])
 
 
+@pytest.mark.usefixtures("small_chunks")
 def test_a_stopped_build_goes_on(vhd_home):
-    spec, config = get_spec("maze2d-umaze"), BuildConfig(size=150_000, workers=1)
-    calls: list[int] = []
+    spec, config = get_spec("maze2d-umaze"), BuildConfig(size=20_000, workers=1)
 
     def stop_after_the_first(done: int, total: int) -> None:
-        calls.append(done)
-        if done >= 50_000:
+        if done >= 1000:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         build(spec, config, stop_after_the_first)
     kept = {path: path.stat().st_mtime_ns for path in (vhd_home / "data").rglob("chunk-*.safetensors")}
-    assert len(kept) >= 1
-    first: list[int] = []
-    dataset = build(spec, config, lambda done, total: first.append(done))
-    assert first[0] == 50_000 * len(kept), "finished chunks are not built again"
+    assert 1 <= len(kept) < 20
+    seen: list[int] = []
+    dataset = build(spec, config, lambda done, total: seen.append(done))
+    assert seen[0] == 1000 * len(kept), "finished chunks are not built again"
+    assert seen[-1] == 20_000
     assert all(path.stat().st_mtime_ns == time for path, time in kept.items())
-    expected = stream("umaze", 50_000, np.random.default_rng(np.random.SeedSequence([0, 0])))[0]
+    expected = stream("umaze", 1000, np.random.default_rng(np.random.SeedSequence([0, 0])))[0]
     np.testing.assert_array_equal(dataset.episodes.episode(0)[0], expected)
     save_dataset(dataset)
     assert load_dataset("maze2d-umaze").fingerprint() == dataset.fingerprint()
 
 
+@pytest.mark.usefixtures("small_chunks")
 def test_a_damaged_chunk_is_said_and_built_again(vhd_home):
-    spec, config = get_spec("maze2d-umaze"), BuildConfig(size=50_001, workers=1)
+    spec, config = get_spec("maze2d-umaze"), BuildConfig(size=1001, workers=1)
     build(spec, config, lambda done, total: None)
     chunk = next((vhd_home / "data").rglob("chunk-00001.safetensors"))
     chunk.write_bytes(chunk.read_bytes()[:20])
     with pytest.raises(DataError, match="damaged chunk"):
         build(spec, config, lambda done, total: None)
-    assert build(spec, config, lambda done, total: None).episodes.transitions == 50_001
+    assert build(spec, config, lambda done, total: None).episodes.transitions == 1001
 
 
 def test_too_small_a_size_is_refused():

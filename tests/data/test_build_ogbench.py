@@ -103,6 +103,7 @@ def test_vertex_cells_leave_out_straight_corridors(env):
     assert (6, 6) in vertices, "a corner"
 
 
+@pytest.mark.slow
 def test_cube_chunk_has_the_asked_transitions_and_stays_in_the_workspace():
     parts = build_cube.build_chunk(build_cube.EPISODE + 50, np.random.default_rng(0))
     assert [(len(states), len(actions)) for states, actions in parts] == [(1001, 1000), (51, 50)]
@@ -134,6 +135,7 @@ def test_cube_chunk_is_a_function_of_its_generator_and_leaves_the_global_state_a
     assert chunk(1) == first
 
 
+@pytest.mark.slow
 def test_cube_episodes_are_those_of_ogbenchs_own_environment_and_oracle():
     """To the bit, over a change of target: what is written out for speed changes nothing."""
     rng = np.random.default_rng(2)

@@ -173,6 +173,7 @@ def test_actions_beyond_the_limits_are_clipped(env):
     np.testing.assert_array_equal(env.step(np.ones(8)), one)
 
 
+@pytest.mark.slow
 def test_render_shows_the_goal_where_it_is(env):
     """From above, x to the right and y upwards: the first task's goal is the corner top right."""
     env.reset(env.ogbench_tasks(np.random.default_rng(0))[0])

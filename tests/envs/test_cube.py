@@ -180,6 +180,7 @@ def test_larger_planning_state_keeps_the_effector_only(env):
         env.spec = plain
 
 
+@pytest.mark.slow
 def test_render_draws_the_arm_and_its_goal(env):
     here = to_units(np.array([0.42, 0.1, 0.2]))
     env.reset(Instance(here, to_units(np.array([0.42, -0.2, 0.2])), 0))

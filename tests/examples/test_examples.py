@@ -35,6 +35,7 @@ def numbers(pattern: str, text: str) -> list[float]:
     return [float(group) for group in match.groups()]
 
 
+@pytest.mark.slow
 def test_your_own_data_gets_plans_of_the_length_they_need(vhd_home):
     text = run_example("train_on_your_own_data.py", vhd_home)
     (near,) = numbers(r"near goal: (\d+) states", text)
@@ -44,12 +45,14 @@ def test_your_own_data_gets_plans_of_the_length_they_need(vhd_home):
     assert re.search(r"far goal.* to \[0\.9\s+0\.9\s+0\.9", text), "the plan ends at its goal"
 
 
+@pytest.mark.slow
 def test_your_own_environment_is_driven_to_its_goals(vhd_home):
     text = run_example("drive_your_own_gymnasium_env.py", vhd_home)
     (hits,) = numbers(r"(\d) of 5 reached", text)
     assert hits >= 4
 
 
+@pytest.mark.slow
 def test_a_diffuser_checkpoint_plans_at_predicted_lengths(vhd_home):
     text = run_example("diffuser_checkpoint_with_length_predictor.py", vhd_home)
     fixed_near, near = numbers(r"near: (\d+) states as trained, (\d+) as predicted", text)
@@ -58,6 +61,7 @@ def test_a_diffuser_checkpoint_plans_at_predicted_lengths(vhd_home):
     assert 16 <= near < far <= 256
 
 
+@pytest.mark.slow
 def test_the_predictor_guides_a_search(vhd_home):
     text = run_example("heuristic_for_graph_search.py", vhd_home)
     shortest, everywhere = numbers(r"no heuristic\s+([\d.]+) steps,\s+([\d.]+) nodes", text)
@@ -66,6 +70,7 @@ def test_the_predictor_guides_a_search(vhd_home):
     assert shortest - 0.1 <= found < 1.15 * shortest
 
 
+@pytest.mark.slow
 @pytest.mark.skipif("maze2d-large" not in shipped_environments(), reason="no weights ship for maze2d-large yet")
 def test_shipped_weights_plan_and_execute(vhd_home):
     text = run_example("plan_with_shipped_weights.py", vhd_home)

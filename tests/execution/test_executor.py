@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from toy_point import ToyController, ToyEnv, ToyPlanner, instance, make_pushed_env, make_stuck_env
@@ -125,9 +127,28 @@ def test_all_that_wait_are_planned_in_one_call() -> None:
     assert len(set(planner.calls[0]["seeds"])) == 40
 
 
-def test_seconds_are_shared_out() -> None:
-    executor = Executor(ToyPlanner(), ToyController(), Simulators(ToyEnv, 50), single_shot())
-    assert all(item.planning_seconds > 0 and item.control_seconds > 0 for item in executor.run([ACROSS] * 3))
+def test_seconds_are_shared_out_among_those_who_used_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clock on which a call of the planner takes 6 s and one of the controller 2 s."""
+    now = [0.0]
+
+    class SlowPlanner(ToyPlanner):
+        def plan_batch(self, *values, **named):
+            now[0] += 6.0
+            return super().plan_batch(*values, **named)
+
+    class SlowController(ToyController):
+        def act(self, *values):
+            now[0] += 2.0
+            return super().act(*values)
+
+    monkeypatch.setattr("vhdiffuser.execution.executor.time", SimpleNamespace(perf_counter=lambda: now[0]))
+    near = instance((0.0, 0.0), (0.5, 0.0))
+    executor = Executor(SlowPlanner(), SlowController(), Simulators(ToyEnv, 50), single_shot())
+    found = {item.number: item for item in executor.run([ACROSS, near, ACROSS])}
+    assert [found[number].rollout.steps for number in range(3)] == [10, 5, 10]
+    # One call plans for all three; five steps are made by three, five more by two.
+    assert [found[number].planning_seconds for number in range(3)] == pytest.approx([2, 2, 2])
+    assert [found[number].control_seconds for number in range(3)] == pytest.approx([25 / 3, 10 / 3, 25 / 3])
 
 
 def test_plan_seeds_differ_in_every_part_and_fit_in_63_bits() -> None:

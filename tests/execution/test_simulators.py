@@ -9,6 +9,7 @@ from toy_point import ToyEnv, instance
 
 from vhdiffuser.errors import VhdError
 from vhdiffuser.execution.simulators import Simulators
+from vhdiffuser.types import Instance
 
 CASES = [instance((0.1 * number, 0.0), (1.0, 1.0)) for number in range(5)]
 
@@ -51,10 +52,25 @@ def test_a_broken_simulator_is_reported(kill: bool, message: str) -> None:
             simulators.step([0, 1], np.zeros((2, 2)))
 
 
-def test_workers_start_with_one_thread_each_and_leave_no_trace() -> None:
+class ThreadsEnv(ToyEnv):
+    """Observes how many threads numpy's and torch's libraries may use in its process."""
+
+    def reset(self, case: Instance) -> np.ndarray:
+        import torch
+
+        names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+        return np.array([torch.get_num_threads(), *(os.environ.get(name, -1) for name in names), os.getpid()], float)
+
+
+@pytest.mark.slow
+def test_workers_start_with_one_thread_each_and_leave_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    monkeypatch.delenv("MKL_NUM_THREADS", raising=False)
     before = dict(os.environ)
-    with Simulators(ToyEnv, slots=2, workers=2) as simulators:
-        simulators.reset([0, 1], CASES[:2])
+    with Simulators(ThreadsEnv, slots=2, workers=2) as simulators:
+        *threads, processes = simulators.reset([0, 1], CASES[:2]).T
+    np.testing.assert_array_equal(threads, 1)
+    assert len({os.getpid(), *processes}) == 3, "each slot in a process of its own"
     assert dict(os.environ) == before
 
 

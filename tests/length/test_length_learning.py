@@ -51,6 +51,7 @@ def chain() -> tuple[Episodes, LengthPredictor, LengthTask]:
     return episodes, LengthPredictor(network, spec, task.config, task.normalizer), task
 
 
+@pytest.mark.slow
 def test_chain_distance_is_learned(chain: tuple[Episodes, LengthPredictor, LengthTask]) -> None:
     _, predictor, task = chain
     cells = np.arange(20, dtype=np.float32)[:, None]
@@ -62,6 +63,7 @@ def test_chain_distance_is_learned(chain: tuple[Episodes, LengthPredictor, Lengt
     assert task.curriculum.phase == 2
 
 
+@pytest.mark.slow
 def test_chain_estimate_is_shorter_than_the_behaviours_average(
     chain: tuple[Episodes, LengthPredictor, LengthTask],
 ) -> None:
@@ -71,6 +73,7 @@ def test_chain_estimate_is_shorter_than_the_behaviours_average(
         assert predicted < mean_first_hit(episodes, start, goal, 40)
 
 
+@pytest.mark.slow
 def test_grid_with_a_wall() -> None:
     size, T_max = 7, 30
     wall = {(3, c) for c in range(6)}  # one gap, at column 6
@@ -98,6 +101,7 @@ def distances(goal: tuple[int, int], free: list[tuple[int, int]]) -> dict[tuple[
     return found
 
 
+@pytest.mark.slow
 def test_paper_recipe_learns_the_order_of_a_chain() -> None:
     episodes = chain_walks(20, stay=0.25, episodes=100, length=100)
     spec = toy_spec(1, 40, epsilon=0.01)
@@ -126,6 +130,7 @@ def test_the_papers_phase_one_uses_relays() -> None:
     assert terms[1.0][0] - terms[0.0][0] == pytest.approx(0.05 * (terms[1.0][1] - terms[0.0][1]), rel=1e-3)
 
 
+@pytest.mark.slow
 def test_loss_is_a_function_of_seed_and_logs_its_terms(
     chain: tuple[Episodes, LengthPredictor, LengthTask],
 ) -> None:

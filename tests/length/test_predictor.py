@@ -71,7 +71,11 @@ def test_units_are_the_environments(predictor: LengthPredictor, states: np.ndarr
 def test_spread(predictor: LengthPredictor, states: np.ndarray) -> None:
     steps, spread = predictor.predict_spread(states, states[:, :2])
     np.testing.assert_array_equal(steps, predictor.predict_steps(states, states[:, :2]))
-    assert (spread >= 0).all()
+    s = torch.from_numpy(NORMALIZER.normalize(states))
+    with torch.no_grad():
+        levels = predictor.network(s, s[:, :2]).clamp(max=1).numpy() * SPEC.T_max
+    np.testing.assert_allclose(spread, np.ptp(levels, axis=1), rtol=1e-5, atol=1e-5)
+    assert (spread > 0).all()
     single = replace(CONFIG, levels=(0.5,))
     with pytest.raises(VhdError, match="spread"):
         LengthPredictor(make_network(single), SPEC, single, NORMALIZER).predict_spread(states, states)
@@ -169,8 +173,10 @@ def test_encoder_can_be_replaced(states: np.ndarray) -> None:
     episodes = Episodes(states, np.zeros((6, 2), np.float32), np.array([6]))
     task = LengthTask(episodes, SPEC, CONFIG, NORMALIZER, "abc", make_encoder=Raw)
     network = task.make_network()
+    assert isinstance(network.phi_s, Raw)
+    assert network.mlp[0].in_features == 4 + 2 + 2, "state, goal and their difference, as they are"
     loss, _ = task.loss(network, network, torch.Generator().manual_seed(0), 0)
     loss.backward()
-    assert torch.isfinite(loss)
+    assert all(p.grad is not None and bool(p.grad.abs().sum() > 0) for p in network.parameters())
     with pytest.raises(VhdError, match="out_dim"):
         LengthNetwork(4, (0, 1), 1, CONFIG.network, lambda dim, config: nn.Identity())

@@ -286,6 +286,7 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_thread")
 def test_a_planner_trained_on_straight_lines_plans_straight_lines() -> None:
     """A one-dimensional world of constant speeds: the only plan between two points is the straight line."""

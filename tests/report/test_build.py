@@ -7,19 +7,22 @@ from pathlib import Path
 import imageio.v3 as imageio
 import numpy as np
 import pytest
-from toy_point import ToyController, ToyEnv, ToyPlanner
+from pictures import BLUE, RED, picture, pixels_of
+from toy_point import SPEC, ToyController, ToyEnv, ToyPlanner
 
 from vhdiffuser.benchmark.methods import METHODS, PlannerChoice
 from vhdiffuser.benchmark.run import run_benchmark
 from vhdiffuser.benchmark.settings import BenchConfig
 from vhdiffuser.errors import DataError, VhdError
+from vhdiffuser.report import figures
 from vhdiffuser.report.build import CASE_METHODS, write_report
 from vhdiffuser.report.drawing import boxes_on_page, on_page
 from vhdiffuser.report.figures import choose_case
 from vhdiffuser.report.video import replay_frames, top_view_frames, write_gif
-from vhdiffuser.results.paths import result_path, rollout_path
+from vhdiffuser.results.cells import pool
+from vhdiffuser.results.paths import plans_path, result_path, rollout_path
 from vhdiffuser.results.rows import Row, read_folder
-from vhdiffuser.results.sidefiles import load_rollout
+from vhdiffuser.results.sidefiles import load_plans, load_rollout
 from vhdiffuser.types import Instance
 
 CONFIG = BenchConfig("toy", n=30, threshold=0.05, check_every=3, keep=4, workers=1, simulators=30)
@@ -44,6 +47,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_the_report_holds_every_table_and_figure(results: Path, tmp_path: Path) -> None:
     written = write_report(results, tmp_path)
     names = {path.name for path in written}
@@ -53,15 +57,54 @@ def test_the_report_holds_every_table_and_figure(results: Path, tmp_path: Path) 
     }  # fmt: skip
     for path in written:
         if path.suffix == ".png":
-            picture = imageio.imread(path)
-            assert min(picture.shape[:2]) > 300
-            assert picture[..., :3].std() > 5  # something is drawn
+            assert min(picture(path).shape[:2]) > 300
+            assert len(pixels_of(picture(path), BLUE)) > 20, f"{path.name} shows VHD's path or line"
     for page in ("report.md", "report.html"):
         text = (tmp_path / page).read_text()
         for needed in ("VHD (SS)", "FH-H3 (RP)", "ddim, 5 steps", "figures/toy-case.png", "error &gt; 0.05"):
             assert needed in text or needed.replace("&gt;", ">") in text
     # 30 rows each: the sweep of gamma does not enter the table.
     assert "| toy | VHD (SS) | reset | 30 |" in (tmp_path / "report.md").read_text()
+
+
+def test_the_figures_show_the_rows(results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = {}
+    monkeypatch.setattr(figures, "save_figure", lambda figure, path: drawn.setdefault(path, figure) and path)
+    write_report(results, tmp_path)
+    shown = {path.name: figure.axes for path, figure in drawn.items()}
+    rows = [row for item in read_folder(results) for row in item.rows if "gamma" not in str(item.path)]
+    found = [item for item in read_folder(results) if "gamma" not in str(item.path)]
+    cells = {(cell.method, cell.protocol): cell for cell in (item.summary() for item in pool(found))}
+    values = (lambda cell: 100 * cell.success_rate, lambda cell: cell.average_executed_steps)
+
+    def curves(axes) -> dict[str, np.ndarray]:
+        return {bars.get_label(): np.stack(bars[0].get_data(orig=False)) for bars in axes.containers}
+
+    for axes, value in zip(shown["toy-horizon.png"], values, strict=True):
+        for protocol in ("ss", "rp"):
+            fixed = [value(cells[f"fh-h{number}", protocol]) for number in (1, 2, 3)]
+            np.testing.assert_allclose(curves(axes)[f"FH ({protocol.upper()})"], [SPEC.horizons, fixed])
+            assert curves(axes)[f"VHD ({protocol.upper()})"][1] == pytest.approx(value(cells["vhd", protocol]))
+    for axes, value in zip(shown["toy-gamma.png"], values, strict=True):
+        gammas, heights = curves(axes)["VHD (RP)"]
+        np.testing.assert_allclose(gammas, [0.8, 1.0, 1.2])
+        assert heights[1] == pytest.approx(value(cells["vhd", "rp"]))
+    for protocol in ("ss", "rp"):
+        (axes,) = shown[f"toy-distance-{protocol}.png"]
+        labels = {text.get_text() for text in axes.get_legend().get_texts()}
+        assert labels == {"VHD", "FH-H1", "FH-H2", "FH-H3", "FH+LP"}
+
+    sheet = load_plans(plans_path(results, "toy"))
+    for axes, places in zip(shown["toy-mismatch.png"], sheet.plans, strict=True):
+        assert axes.get_title() == f"L = {len(places)}"
+        np.testing.assert_allclose(axes.lines[0].get_xydata(), places)
+        np.testing.assert_allclose(axes.lines[-1].get_xydata(), [sheet.goal])
+    number = choose_case(rows, CASE_METHODS, [0, 1, 2, 3])
+    assert number is not None
+    for axes, method in zip(shown["toy-case.png"], CASE_METHODS, strict=True):
+        kept = load_rollout(rollout_path(result_path(results, "toy", method, "rp", 0), number))
+        assert f"{len(kept.actions)} steps" in axes.get_title()
+        np.testing.assert_allclose(axes.lines[len(kept.plans)].get_xydata(), kept.states)
 
 
 def test_a_report_is_made_of_what_there_is(results: Path, tmp_path: Path) -> None:
@@ -151,8 +194,17 @@ def test_a_gif_has_the_rollouts_frames(results: Path, tmp_path: Path) -> None:
 
 def test_a_view_without_walls_shows_all_of_the_path(results: Path) -> None:
     kept = load_rollout(rollout_path(result_path(results, "toy", "vhd", "rp", 0), 0))
-    frame = next(top_view_frames("toy", kept, np.zeros((0, 4)), [0, 1], size=100))
-    assert frame.std() > 5
+    *_, frame = top_view_frames("toy", kept, np.zeros((0, 4)), [0, 1], size=100)
+    places = np.concatenate([kept.states, kept.instance.goal[None], *(planned for _, planned in kept.plans)])
+    low, high = places.min(axis=0), places.max(axis=0)
+    drawn = np.argwhere((frame != frame[0, 0]).any(axis=2))
+    assert (drawn.min(axis=0) > 0).all(), "nothing is cut off"
+    assert (drawn.max(axis=0) < np.array(frame.shape[:2]) - 1).all()
+    # Where the goal is in the frame is where it is in the path's box, give or take the margin.
+    row, column = pixels_of(frame, RED).mean(axis=0) / frame.shape[:2]
+    across, up = (kept.instance.goal - low) / (high - low)
+    assert column == pytest.approx(across, abs=0.15)
+    assert 1 - row == pytest.approx(up, abs=0.15)
 
 
 def test_a_mazes_rows_run_down_the_page() -> None:

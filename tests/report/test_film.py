@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import imageio.v3 as imageio
 import numpy as np
 import pytest
+from pictures import BLUE as ROBOT_BLUE
+from pictures import RED as GOAL_RED
+from pictures import picture, pixels_of
 from PIL import Image
 from toy_point import SPEC, ToyEnv
 
@@ -15,7 +17,6 @@ from vhdiffuser.report.video import FILM_FPS, film_frames, write_gif
 from vhdiffuser.types import Plan, Rollout
 
 WALLS = ToyEnv().walls
-GOAL_RED, ROBOT_BLUE = (214, 69, 65), (31, 111, 235)
 
 
 def leg(start: tuple[float, float], goal: tuple[float, float], length: int, reverse_steps: int | None) -> Rollout:
@@ -29,9 +30,9 @@ def leg(start: tuple[float, float], goal: tuple[float, float], length: int, reve
 
 def where(frame: np.ndarray, colour: tuple[int, int, int]) -> np.ndarray:
     """(2,) mean (row, column) of the pixels of that colour, as a share of the frame."""
-    rows, columns = np.nonzero((np.abs(frame.astype(int) - colour) <= 2).all(axis=2))
-    assert len(rows), f"no pixel of colour {colour}"
-    return np.array([rows.mean() / len(frame), columns.mean() / frame.shape[1]])
+    found = pixels_of(frame, colour)
+    assert len(found), f"no pixel of colour {colour}"
+    return found.mean(axis=0) / frame.shape[:2]
 
 
 def test_each_plan_is_denoised_then_followed_then_held() -> None:
@@ -82,7 +83,11 @@ def test_a_gif_keeps_pictures_and_time(tmp_path: Path) -> None:
 
 def test_an_execution_is_drawn_with_one_panel_a_goal(tmp_path: Path) -> None:
     legs = [leg((0.2, 0.2), (0.8, 0.2), 7, None), leg((0.8, 0.2), (0.8, 0.9), 8, None)]
-    one = imageio.imread(draw_execution(SPEC, legs[:1], WALLS, tmp_path / "one.png"))
-    two = imageio.imread(draw_execution(SPEC, legs, WALLS, tmp_path / "two.png"))
+    one = picture(draw_execution(SPEC, legs[:1], WALLS, tmp_path / "one.png"))
+    two = picture(draw_execution(SPEC, legs, WALLS, tmp_path / "two.png"))
     assert two.shape[1] == 2 * one.shape[1]
-    assert two[..., :3].std() > 5
+    first, second = two[:, : one.shape[1]], two[:, one.shape[1] :]
+    for panel in (one, first, second):
+        assert len(pixels_of(panel, ROBOT_BLUE)) > 100, "the executed path"
+    np.testing.assert_allclose(where(first, GOAL_RED), where(one, GOAL_RED), atol=0.02)
+    assert where(second, GOAL_RED)[0] < where(first, GOAL_RED)[0] - 0.3, "the second goal is 0.7 further up"

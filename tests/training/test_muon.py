@@ -59,6 +59,7 @@ class FilterTask(LineTask):
         return (network(x) - target)[:, :, 6:-6].square().mean(), {}
 
 
+@pytest.mark.slow
 def test_a_network_of_convolutions_learns_and_resumes_to_the_same_weights(tmp_path):
     config = replace(CONFIG, optimizer="muon", learning_rate=0.01, updates=200)
     losses = []

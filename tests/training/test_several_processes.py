@@ -16,9 +16,9 @@ from vhdiffuser.cli import run
 from vhdiffuser.modelfile import load_model
 from vhdiffuser.models import run_folder
 
-pytestmark = pytest.mark.usefixtures("each_precision")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("each_precision")]
 
-# Each process writes what it ended with. The second one's clock runs faster.
+# Each process writes what it ended with. An update takes a second on the first one's clock, 1.6 on the second's.
 WORKER = f"""
     import json, os, sys, time
     sys.path.insert(0, {str(Path(__file__).parent)!r})
@@ -27,7 +27,7 @@ WORKER = f"""
     from test_loop import CONFIG, Interrupted, LineTask, train
 
     folder, minutes, signalled = Path(sys.argv[1]), float(sys.argv[2]), sys.argv[3]
-    rank, networks, updates, clock, caught = os.environ["RANK"], [], [], time.monotonic, 0
+    rank, networks, updates, caught = os.environ["RANK"], [], [], 0
 
     class Watched(LineTask):
         def make_network(self):
@@ -38,8 +38,7 @@ WORKER = f"""
             updates.append(update)
             return super().loss(network, ema, generator, update)
 
-    if rank == "1":
-        time.monotonic = lambda: 1.6 * clock()
+    time.monotonic = lambda: len(updates) * (1.6 if rank == "1" else 1.0)
     config = replace(CONFIG, updates=10**6, minutes=minutes) if minutes else CONFIG
     try:
         task = Watched(stop_at=7 if rank == signalled else None)
@@ -59,7 +58,7 @@ def on_two(*arguments: str) -> str:
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(launch, env=environment, text=True, start_new_session=True, **pipes)
     try:
-        printed, said = process.communicate(timeout=240)
+        printed, said = process.communicate(timeout=600)
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
@@ -84,9 +83,9 @@ def test_a_signal_to_one_stops_all_at_one_update(tmp_path, signalled):
 
 
 def test_clocks_that_disagree_give_one_learning_rate_and_one_end(tmp_path):
-    first, second = ends(tmp_path / "run", minutes=0.02)
+    first, second = ends(tmp_path / "run", minutes=0.5)
     assert first == second
-    assert first["updates"] > 10
+    assert first["updates"] == 30, "the first one's clock counts"
     assert first["signal"] == 0
     assert (tmp_path / "run" / "model.safetensors").exists()
 

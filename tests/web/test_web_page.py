@@ -19,10 +19,13 @@ from vhdiffuser.web.app import create_app
 
 playwright = pytest.importorskip("playwright.sync_api", reason="BROWSER TESTS SKIPPED: pip install playwright")
 expect = playwright.expect
+
+pytestmark = pytest.mark.slow
 # Chromium's own errands would only be refused on a machine without a network.
 QUIET = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
 QUIET += ["--disable-component-update", "--disable-sync"]
-PATIENCE = 20_000
+PATIENCE = 120_000
+"""Milliseconds after which a busy machine is a broken page."""
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +41,7 @@ def address() -> Iterator[str]:
         time.sleep(0.01)
     yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/"
     server.should_exit = True
-    thread.join(timeout=10)
+    thread.join(timeout=60)
     torch.set_num_threads(threads)
 
 

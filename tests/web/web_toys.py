@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from functools import partial
 
@@ -50,8 +51,12 @@ class Ruler:
 class SlowController(Controller):
     """Takes its time at every step: an execution that lasts until it is ended."""
 
+    def __init__(self) -> None:
+        self.begun = threading.Event()
+
     def act(self, observations, plans, indices):
-        time.sleep(0.02)
+        self.begun.set()
+        time.sleep(0.1)
         return np.zeros((len(observations), 2), np.float32)
 
     def describe(self):
