@@ -9,7 +9,7 @@ import webbrowser
 from dataclasses import dataclass
 
 from vhdiffuser.cli.console import err, out
-from vhdiffuser.errors import MissingExtraError, VhdError
+from vhdiffuser.errors import VhdError, needs_extra
 from vhdiffuser.models import Source
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -44,16 +44,12 @@ class Serve:
         """Serve until Ctrl-C."""
         if not 0 <= self.port <= 65535:
             raise VhdError(f"--port must lie in 0..65535, got {self.port}.")
-        try:
+        with needs_extra("web", "vhd serve"):
+            import fastapi  # noqa: F401
             import uvicorn
-
-            from vhdiffuser.web.app import LOOPBACK, create_app
-        except ModuleNotFoundError as error:
-            if error.name not in ("fastapi", "uvicorn", "pydantic", "starlette"):
-                raise
-            raise MissingExtraError("web", "vhd serve") from error
         import torch
 
+        from vhdiffuser.web.app import LOOPBACK, create_app
         from vhdiffuser.web.library import Library
 
         # One plan is too small for two threads, and several threads plan at once.
