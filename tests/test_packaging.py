@@ -50,6 +50,8 @@ def imported(folder: str) -> set[str]:
                 modules |= {alias.name for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
                 modules.add(node.module)
+            elif isinstance(node, ast.Call) and ast.unparse(node.func) == "pytest.importorskip":
+                modules.add(ast.literal_eval(node.args[0]))
     ours = {path.stem for path in (ROOT / folder).rglob("*.py")} | {"vhdiffuser"}
     roots = {name.split(".")[0] for name in modules} - set(sys.stdlib_module_names) - ours
     behind = {name for name, module in BEHIND_OTHERS.items() if module in modules}

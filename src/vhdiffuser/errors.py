@@ -32,7 +32,7 @@ class MissingExtraError(VhdError):
     def __init__(self, extra: str, purpose: str) -> None:
         newest = NEWEST_PYTHON.get(extra, sys.version_info[:2])
         until = f" (in Python {newest[0]}.{newest[1]} or older)" if sys.version_info[:2] > newest else ""
-        super().__init__(f"{purpose} needs the extra '{extra}': {install_command(extra)}{until}")
+        super().__init__(f"{purpose} needs the extra '{extra}': pip install 'vhdiffuser[{extra}]'" + until)
 
 
 def install_command(extra: str) -> str:
