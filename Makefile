@@ -1,19 +1,28 @@
-# make setup | demo | reproduce ENV=... | test | test-fast | check | bench | clean. Each works in a fresh clone with Python >= 3.10, pip and make.
+# make setup | demo | reproduce ENV=... | test | test-fast | check | versions | lock | bench | clean.
+# Each works in a fresh clone with Python 3.10 to 3.14, pip and make.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-STAMP := $(VENV)/.installed
 
-.PHONY: setup demo reproduce browser test test-fast check bench clean
+# cpu or cuda: which build of torch; what is installed stays unless the other is asked for (`make setup TORCH=cuda`).
+TORCH ?= $(patsubst $(VENV)/.installed-%,%,$(firstword $(wildcard $(VENV)/.installed-*) $(VENV)/.installed-cpu))
+STAMP := $(VENV)/.installed-$(TORCH)
+
+# labmaze, which OGBench needs, has no wheels for Python 3.13 and newer.
+OGBENCH := $(shell $(PYTHON) -c 'import sys; print("ogbench,walker," if sys.version_info < (3, 13) else "")')
+
+.PHONY: setup demo reproduce browser test test-fast check versions lock bench clean
 
 setup: $(STAMP)
 
-# The lock file is used as constraints: torch==2.13.0 is found as a CPU build where there is one,
-# while an unpinned torch would pull gigabytes of CUDA.
+# The lock file is used as constraints.
 $(STAMP): pyproject.toml requirements.lock
+	$(if $(filter-out $(STAMP),$(wildcard $(VENV)/.installed-*)),rm -rf $(VENV))
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c requirements.lock torch==2.13.0
-	$(BIN)/pip install --quiet --disable-pip-version-check -c requirements.lock -e '.[dev,walker,minari,web]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --upgrade 'pip>=22.2'
+	$(BIN)/python tools/install_torch.py $(TORCH)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c requirements.lock -e '.[$(OGBENCH)minari,web,dev]'
+	@$(if $(OGBENCH),,echo "NO ANTMAZE AND CUBE HERE: the extra 'ogbench' needs Python 3.12 or older; their tests are skipped" >&2)
 	touch $@
 
 demo: setup
@@ -44,6 +53,18 @@ check: setup
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+
+# Every Python here, with the oldest versions allowed and with the newest: minutes each.
+versions: setup
+	$(BIN)/pip install --quiet --disable-pip-version-check uv
+	$(BIN)/python tools/check_versions.py
+
+# Versions that are locked stay where they still fit. Those of CUDA's packages are torch's own affair.
+lock: setup
+	$(BIN)/pip install --quiet --disable-pip-version-check uv
+	$(BIN)/python -m uv pip compile --quiet pyproject.toml --all-extras --universal --python-version 3.10 \
+		--no-annotate --no-header --output-file requirements.lock
+	grep -vE '^(nvidia|cuda|triton)' requirements.lock > requirements.new && mv requirements.new requirements.lock
 
 bench: setup
 	# It says by its exit code that a statistic is off; the rest is run all the same.

@@ -5,6 +5,11 @@ from __future__ import annotations
 import signal
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+NEWEST_PYTHON = {"ogbench": (3, 12)}
+"""Extras that do not install on newer Pythons: labmaze, which OGBench needs, has no wheels for them."""
 
 
 class VhdError(Exception):
@@ -26,7 +31,23 @@ class MissingExtraError(VhdError):
     """An optional dependency that is not installed."""
 
     def __init__(self, extra: str, purpose: str) -> None:
-        super().__init__(f"{purpose} needs the extra '{extra}': pip install 'vhdiffuser[{extra}]'")
+        newest = NEWEST_PYTHON.get(extra, sys.version_info[:2])
+        until = f" (in Python {newest[0]}.{newest[1]} or older)" if sys.version_info[:2] > newest else ""
+        super().__init__(f"{purpose} needs the extra '{extra}': pip install 'vhdiffuser[{extra}]'" + until)
+
+
+def install_command(extra: str) -> str:
+    """The command that installs an extra."""
+    return f"pip install 'vhdiffuser[{extra}]'"
+
+
+@contextmanager
+def needs_extra(extra: str, purpose: str) -> Iterator[None]:
+    """Around imports of an optional dependency: `MissingExtraError` where it is not installed."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(extra, purpose) from error
 
 
 class VhdWarning(UserWarning):

@@ -145,6 +145,7 @@ def test_windows_with_a_grasp_are_left_out() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.ogbench
 @pytest.mark.parametrize("name", ["antmaze-medium", "cube"])
 def test_a_recorded_moment_is_restored_and_goes_on_as_it_did(name: str) -> None:
     env = RecordedStart(name)
@@ -165,6 +166,7 @@ def test_a_recorded_moment_is_restored_and_goes_on_as_it_did(name: str) -> None:
     assert np.abs(places[0] - places[1]).max() < 0.1 * moved
 
 
+@pytest.mark.ogbench
 def test_recorded_starts_are_for_bodies_that_can_be_restored() -> None:
     with pytest.raises(VhdError, match="antmaze and cube"):
         RecordedStart("maze2d-umaze")

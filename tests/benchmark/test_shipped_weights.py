@@ -60,7 +60,12 @@ def test_every_environment_ships() -> None:
 
 @pytest.mark.parametrize(
     "environment",
-    [pytest.param(name, marks=() if name == "maze2d-umaze" else pytest.mark.slow) for name in EXPECTED],
+    [
+        pytest.param(name, marks=() if name == "maze2d-umaze" else pytest.mark.slow)
+        if name.startswith("maze2d")
+        else pytest.param(name, marks=(pytest.mark.slow, pytest.mark.ogbench))
+        for name in EXPECTED
+    ],
 )
 def test_shipped_weights_reach_their_goals(environment: str) -> None:
     planner, expected, env = load_planner(environment, outside="ignore"), EXPECTED[environment], make_env(environment)

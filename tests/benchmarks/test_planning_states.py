@@ -82,6 +82,7 @@ def test_the_states_are_what_their_names_say(script) -> None:
         script.planning_states(get_spec("maze2d-umaze"))
 
 
+@pytest.mark.ogbench
 def test_velocities_of_a_plan_are_those_of_the_robot() -> None:
     """Observations 15 and 16 are the velocity of 0 and 1, in units a second."""
     env = make_env("antmaze-medium")
@@ -135,6 +136,7 @@ def test_a_straight_line_is_straight_even_and_as_long_as_predicted(script) -> No
     assert script.StraightLine(Predictor(), 2.0).plan_batch(starts, goals, seeds=np.zeros(2, int))[0].length == 6
 
 
+@pytest.mark.ogbench
 def test_a_plan_through_a_wall_is_counted_whatever_else_is_planned(script) -> None:
     state = script.planning_states(ANT)["xy-velocity"]
     walls = np.array([[2.0, 4.0, -10.0, 10.0]])
@@ -147,6 +149,7 @@ def test_a_plan_through_a_wall_is_counted_whatever_else_is_planned(script) -> No
     assert script.through_walls(CUBE, np.zeros((0, 4)), plans) is None
 
 
+@pytest.mark.ogbench
 def test_bodies_are_as_wide_as_in_their_simulators() -> None:
     ant, ball = make_env("antmaze-medium").physics.model, make_env("maze2d-large").physics.model
     assert body_radius(ANT) == pytest.approx(float(ant.geom("torso_geom").size[0]))
@@ -156,6 +159,7 @@ def test_bodies_are_as_wide_as_in_their_simulators() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.ogbench
 def test_states_are_trained_judged_and_not_done_twice(script, ant_home, tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.setenv("VHD_HOME", str(ant_home))
     monkeypatch.setattr(script, "replan_on_deviation", lambda budget: replan_on_deviation(20))

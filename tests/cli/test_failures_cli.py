@@ -106,6 +106,7 @@ def test_failures_say_what_is_missing(benched, monkeypatch, capsys) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.ogbench
 def test_the_shipped_model_of_the_arm_is_judged_on_recorded_paths(capsys) -> None:
     env, rng, parts = RecordedStart("cube"), np.random.default_rng(0), []
     for _ in range(2):

@@ -1,10 +1,14 @@
 """Regenerated antmaze and cube data: exact counts, same seed same bytes, and OGBench's rules."""
 
+import pytest
+
+pytest.importorskip("ogbench", reason="needs the extra 'ogbench'")
+
+
 import gymnasium
 import numpy as np
 import ogbench.locomaze
 import ogbench.manipspace  # noqa: F401  (both register environments)
-import pytest
 from ogbench.manipspace.oracles.plan.cube_plan import CubePlanOracle
 
 from vhdiffuser.data import build_antmaze, build_cube

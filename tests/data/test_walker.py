@@ -39,6 +39,7 @@ def test_files_that_are_no_walker_are_refused(tmp_path, rng):
         Walker.load(tmp_path / "noise.safetensors")
 
 
+@pytest.mark.ogbench
 def test_the_shipped_walker_walks_where_it_is_told_and_stays_up():
     assert len(SHIPPED_WALKER.read_bytes()) < 1_000_000
     verdict = judge_walker(Walker.load(), walks=4, steps=150, seed=5)
@@ -46,6 +47,7 @@ def test_the_shipped_walker_walks_where_it_is_told_and_stays_up():
     assert verdict["fall_share"] <= 0.25
 
 
+@pytest.mark.ogbench
 def test_training_goes_on_where_it_stopped(tmp_path, monkeypatch):
     pytest.importorskip("stable_baselines3")
     from vhdiffuser.data import walker_training

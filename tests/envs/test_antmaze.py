@@ -1,11 +1,15 @@
 """The ant behind the planning interface is OGBench's ant, and an instance fixes its episode."""
 
+import pytest
+
+pytest.importorskip("ogbench", reason="needs the extra 'ogbench'")
+
+
 from dataclasses import replace
 
 import gymnasium
 import numpy as np
 import ogbench.locomaze  # noqa: F401  (registers the environments)
-import pytest
 
 from vhdiffuser.envs import offscreen
 from vhdiffuser.envs.antmaze import CLEARANCE, NOISE, AntMazeEnv, cell_centre, cell_of

@@ -1,7 +1,11 @@
 """The arm's arithmetic, written out, is OGBench's to the bit."""
 
-import numpy as np
 import pytest
+
+pytest.importorskip("ogbench", reason="needs the extra 'ogbench'")
+
+
+import numpy as np
 from ogbench.manipspace import lie
 from ogbench.manipspace.controllers import DiffIKController
 

@@ -1,11 +1,15 @@
 """The arm behind the planning interface is OGBench's arm, and really stands at the start."""
 
+import pytest
+
+pytest.importorskip("ogbench", reason="needs the extra 'ogbench'")
+
+
 from dataclasses import replace
 
 import gymnasium
 import numpy as np
 import ogbench.manipspace  # noqa: F401  (registers the environments)
-import pytest
 
 from vhdiffuser.envs.cube import (
     REACHABLE,

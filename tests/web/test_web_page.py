@@ -106,7 +106,7 @@ def test_load_shows_horizon_plan_and_execution(page):
     expect(page.locator("#spread")).to_contain_text("88 to 95")
     expect(page.locator("#verdict")).to_contain_text("Goal reached in")
     expect(page.locator("#status")).to_contain_text("91 states planned in")
-    assert page.locator("#environment option").all_inner_texts() == ["maze2d-umaze", "maze2d-large (no weights)"]
+    assert page.locator("#environment option").all_inner_texts() == ["maze2d-umaze", "maze2d-large (not ready)"]
     assert page.locator("#environment option").nth(1).is_disabled()
     page.locator("#missing summary").click()
     expect(page.locator("#missing")).to_contain_text("vhd train planner maze2d-large")

@@ -10,7 +10,7 @@ import webbrowser
 from dataclasses import dataclass
 
 from vhdiffuser.cli.console import err, out
-from vhdiffuser.errors import MissingExtraError, VhdError, VhdWarning
+from vhdiffuser.errors import VhdError, VhdWarning, needs_extra
 from vhdiffuser.models import Source
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -45,16 +45,12 @@ class Serve:
         """Serve until Ctrl-C."""
         if not 0 <= self.port <= 65535:
             raise VhdError(f"--port must lie in 0..65535, got {self.port}.")
-        try:
+        with needs_extra("web", "vhd serve"):
+            import fastapi  # noqa: F401
             import uvicorn
-
-            from vhdiffuser.web.app import LOOPBACK, create_app
-        except ModuleNotFoundError as error:
-            if error.name not in ("fastapi", "uvicorn", "pydantic", "starlette"):
-                raise
-            raise MissingExtraError("web", "vhd serve") from error
         import torch
 
+        from vhdiffuser.web.app import LOOPBACK, create_app
         from vhdiffuser.web.library import Library
 
         warnings.simplefilter("ignore", VhdWarning)  # the page shows them, where they belong

@@ -14,6 +14,7 @@ import signal
 from collections.abc import Callable
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -55,6 +56,7 @@ def build(spec: EnvSpec, config: BuildConfig, progress: Callable[[int, int], Non
             f"Allowed: {spec.T_max} or more; the full set has {spec.transitions:,}."
         )
     chunk = chunk_size(spec)
+    _builder(spec)  # a missing extra is said here, and not by a worker
     folder = _folder(spec, size, config.seed)
     require_space(folder, 8 * size * (spec.observation_dim + spec.action_dim))
     sizes = [min(chunk, size - begin) for begin in range(0, size, chunk)]
@@ -97,17 +99,21 @@ def chunk_size(spec: EnvSpec) -> int:
 
 def build_chunk(spec: EnvSpec, transitions: int, rng: np.random.Generator) -> Parts:
     """Episodes of exactly `transitions` transitions in all."""
+    return _builder(spec)(transitions, rng)
+
+
+def _builder(spec: EnvSpec) -> Callable[[int, np.random.Generator], Parts]:
     if spec.family == "maze2d":
         from vhdiffuser.data import build_maze2d
 
-        return build_maze2d.build_chunk(spec.name.removeprefix("maze2d-"), transitions, rng)
+        return partial(build_maze2d.build_chunk, spec.name.removeprefix("maze2d-"))
     if spec.family == "antmaze":
         from vhdiffuser.data import build_antmaze
 
-        return build_antmaze.build_chunk(transitions, rng)
+        return build_antmaze.build_chunk
     from vhdiffuser.data import build_cube
 
-    return build_cube.build_chunk(transitions, rng)
+    return build_cube.build_chunk
 
 
 def _folder(spec: EnvSpec, size: int, seed: int) -> Path:

@@ -13,14 +13,17 @@ from functools import cache
 from itertools import pairwise
 
 import numpy as np
-from ogbench.manipspace import lie
-from ogbench.manipspace.oracles.plan.cube_plan import CubePlanOracle
 from scipy.interpolate import interp1d
 from scipy.ndimage import gaussian_filter1d
 
 from vhdiffuser.envs.arm import about_z, multiply, yaw_of
 from vhdiffuser.envs.cube import CubePhysics
+from vhdiffuser.errors import needs_extra
 from vhdiffuser.types import FloatArray
+
+with needs_extra("ogbench", "cube"):
+    from ogbench.manipspace import lie
+    from ogbench.manipspace.oracles.plan.cube_plan import CubePlanOracle
 
 EPISODE = 1000
 """Transitions of a whole episode: OGBench's 1001 rows are 1001 states, and the last row's action leads nowhere."""

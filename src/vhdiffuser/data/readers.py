@@ -17,7 +17,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from vhdiffuser.errors import DataError, MissingExtraError
+from vhdiffuser.errors import DataError, needs_extra
 from vhdiffuser.types import Episodes
 
 MAZE2D_LARGEST_STEP = 0.2
@@ -85,10 +85,8 @@ def read_own(path: Path) -> Episodes:
 
 def read_minari(dataset_id: str) -> Episodes:
     """A Minari dataset by its id, from the local Minari cache or downloaded by Minari."""
-    try:
+    with needs_extra("minari", "reading Minari datasets"):
         import minari
-    except ImportError as error:
-        raise MissingExtraError("minari", "reading Minari datasets") from error
     try:
         dataset = minari.load_dataset(dataset_id, download=True)
     except Exception as error:  # Minari raises whatever its storage or the network raised

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from vhdiffuser.data.walker import PROPRIOCEPTION, Walker
-from vhdiffuser.errors import DataError, MissingExtraError
+from vhdiffuser.errors import DataError, needs_extra
 from vhdiffuser.files import atomic_path
 
 
@@ -44,8 +44,10 @@ class WalkerConfig:
 def make_directional_ant() -> Any:
     """OGBench's online ant, rewarded for walking along a direction that is part of its observation."""
     import gymnasium
-    import ogbench.online_locomotion  # noqa: F401  (registers the environment)
-    from ogbench.online_locomotion.wrappers import GymXYWrapper
+
+    with needs_extra("ogbench", "the ant walker"):
+        import ogbench.online_locomotion  # noqa: F401  (registers the environment)
+        from ogbench.online_locomotion.wrappers import GymXYWrapper
 
     return GymXYWrapper(gymnasium.make("online-ant-v0"), resample_interval=100)
 
@@ -82,11 +84,9 @@ def train_walker(config: WalkerConfig, folder: Path, report: Callable[[dict[str,
     so that a stopped run continues from there. The ants then stand up anew: a resumed run is as good
     as an uninterrupted one, but not the same to the bit.
     """
-    try:
+    with needs_extra("walker", "training the ant walker"):
         from stable_baselines3 import SAC
         from stable_baselines3.common.vec_env import DummyVecEnv
-    except ImportError as error:
-        raise MissingExtraError("walker", "training the ant walker") from error
     import torch
 
     torch.set_num_threads(config.threads)

@@ -12,14 +12,16 @@ from typing import Any
 
 import mujoco
 import numpy as np
-from ogbench.locomaze.maze import make_maze_env
 
 from vhdiffuser.envs.base import PlanningEnv
 from vhdiffuser.envs.offscreen import Offscreen, resized
 from vhdiffuser.envs.registry import get_spec
 from vhdiffuser.envs.walls import draw_free, wall_distance
-from vhdiffuser.errors import UnknownNameError, VhdError
+from vhdiffuser.errors import UnknownNameError, VhdError, needs_extra
 from vhdiffuser.types import EnvSpec, FloatArray, Instance
+
+with needs_extra("ogbench", "antmaze-medium"):
+    from ogbench.locomaze.maze import make_maze_env
 
 CELL = 4.0
 """Side of a maze cell in metres."""

@@ -13,9 +13,12 @@ from math import sqrt
 
 import mujoco
 import numpy as np
-from ogbench.manipspace.controllers import DiffIKController
 
+from vhdiffuser.errors import needs_extra
 from vhdiffuser.types import FloatArray
+
+with needs_extra("ogbench", "cube"):
+    from ogbench.manipspace.controllers import DiffIKController
 
 Quaternion = tuple[float, float, float, float]
 """w, x, y, z."""

@@ -13,16 +13,18 @@ from typing import Any
 
 import mujoco
 import numpy as np
-from ogbench.manipspace import lie
-from ogbench.manipspace.controllers import DiffIKController
-from ogbench.manipspace.envs.cube_env import CubeEnv as OgbenchCube
 
 from vhdiffuser.envs.arm import ArmIK, about_z, inverse, multiply, rotate, yaw_of
 from vhdiffuser.envs.base import PlanningEnv
 from vhdiffuser.envs.offscreen import Offscreen, resized
 from vhdiffuser.envs.registry import get_spec
-from vhdiffuser.errors import UnknownNameError, VhdError
+from vhdiffuser.errors import UnknownNameError, VhdError, needs_extra
 from vhdiffuser.types import EnvSpec, FloatArray, Instance
+
+with needs_extra("ogbench", "cube"):
+    from ogbench.manipspace import lie
+    from ogbench.manipspace.controllers import DiffIKController
+    from ogbench.manipspace.envs.cube_env import CubeEnv as OgbenchCube
 
 CENTRE = np.array([0.425, 0.0, 0.0])
 """Metres: where the observation's effector position is zero."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 from vhdiffuser.envs.base import PlanningEnv
 from vhdiffuser.envs.registry import get_spec
 from vhdiffuser.types import EnvSpec
@@ -21,6 +23,11 @@ def make_env(name: str) -> PlanningEnv:
     from vhdiffuser.envs.cube import CubeEnv
 
     return CubeEnv()
+
+
+def missing_extra(spec: EnvSpec) -> str | None:
+    """The extra that the simulator needs, where it is not installed."""
+    return "ogbench" if spec.family in ("antmaze", "cube") and find_spec("ogbench") is None else None
 
 
 def body_radius(spec: EnvSpec) -> float:

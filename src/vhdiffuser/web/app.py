@@ -37,7 +37,7 @@ _log = logging.getLogger(__name__)
 _REFUSALS: dict[int | str, dict[str, Any]] = {
     status: {"model": messages.RefusalReply, "description": text}
     for status, text in (
-        (404, "unknown environment, or its weights are missing"),
+        (404, "unknown environment, or one that is not ready"),
         (409, "replaced by a newer request of the same page"),
         (413, "the body is too large"),
         (422, "malformed, out of bounds, or a point in a wall"),
@@ -132,7 +132,7 @@ def _add_api(app: FastAPI, library: Library, desk: Desk) -> None:
 
     @app.get("/api/environments", response_model=list[messages.EnvironmentEntry])
     async def environments() -> list[messages.EnvironmentEntry]:
-        """All environments; those without weights come with the commands that make them."""
+        """All environments; those that lack weights or simulator come with the commands that get them."""
         return [
             messages.EnvironmentEntry(name=name, ready=not missing.to_plan, commands=list(missing.to_plan))
             for name, missing in library.listing()

@@ -11,8 +11,9 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
 from vhdiffuser.envs.base import PlanningEnv
+from vhdiffuser.envs.make import make_env, missing_extra
 from vhdiffuser.envs.registry import SPECS, get_spec
-from vhdiffuser.errors import UnknownNameError
+from vhdiffuser.errors import UnknownNameError, install_command
 from vhdiffuser.execution.simulators import EnvFactory, Simulators
 from vhdiffuser.models import Source, find_model
 from vhdiffuser.types import EnvSpec
@@ -65,7 +66,7 @@ class Loaded:
 
 @dataclass(frozen=True)
 class Missing:
-    """Commands that make what is not there."""
+    """Commands that get what is not there: weights, or the simulator's extra."""
 
     to_plan: tuple[str, ...] = ()
     """Without these nothing can be planned."""
@@ -80,7 +81,7 @@ class Shelf:
     name: str
     """Name in the registry."""
     missing: Callable[[], Missing]
-    """Looks for the weights."""
+    """Looks for weights and simulator."""
     load: Callable[[], Loaded]
     """Loads them."""
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -117,7 +118,7 @@ class Library:
         with shelf.lock:
             if name not in self._loaded:
                 if commands := shelf.missing().to_plan:
-                    raise NotReady(f"{name}: its weights are not there. Make them with {_spoken(commands)}.")
+                    raise NotReady(f"{name} is not ready: run {_spoken(commands)}.")
                 loaded = shelf.load()
                 _warm_up(loaded)
                 self._loaded[name] = loaded
@@ -135,18 +136,19 @@ def _spoken(commands: tuple[str, ...]) -> str:
 
 
 def _missing(name: str, source: Source) -> Missing:
+    spec = get_spec(name)
+    extra = missing_extra(spec)
     absent = [kind for kind in ("planner", "length") if not find_model(name, kind, source).is_file()]
-    learned = get_spec(name).controller == "inverse_dynamics"
+    learned = spec.controller == "inverse_dynamics"
     lacks_controller = learned and not find_model(name, "dynamics", source).is_file()
     return Missing(
-        tuple(f"vhd train {kind} {name}" for kind in absent),
+        (*([install_command(extra)] if extra else []), *(f"vhd train {kind} {name}" for kind in absent)),
         (f"vhd train dynamics {name}",) if lacks_controller else (),
     )
 
 
 def _load(name: str, source: Source) -> Loaded:
     from vhdiffuser.control.base import make_controller
-    from vhdiffuser.envs.make import make_env
     from vhdiffuser.planner.load import load_planner
     from vhdiffuser.planner.planner import Planner
 

@@ -31,7 +31,7 @@ class Refusal(VhdError):
 
 
 class NotReady(Refusal):
-    """An environment that is known, but whose weights are not there."""
+    """An environment that is known, but whose weights or simulator are not there."""
 
     status = 404
     kind = "not-ready"

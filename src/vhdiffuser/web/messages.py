@@ -84,7 +84,7 @@ class EnvironmentEntry(_Strict):
 
     name: str
     ready: bool
-    commands: list[str] = Field(description="Commands that make what is missing.")
+    commands: list[str] = Field(description="Commands that get what is missing.")
 
 
 class View(_Strict):

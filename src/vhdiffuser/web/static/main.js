@@ -337,21 +337,21 @@ async function begin() {
   connect();
   const environments = await get("api/environments");
   $("environment").replaceChildren(...environments.map(({ name, ready, commands }) => {
-    const option = new Option(ready ? name : `${name} (no weights)`, name);
+    const option = new Option(ready ? name : `${name} (not ready)`, name);
     if (!ready) option.title = commands.join(" && ");
     option.disabled = !ready;
     return option;
   }));
   const missing = environments.filter((one) => !one.ready);
   $("missing").hidden = missing.length === 0;
-  $("missing").querySelector("summary").textContent = `${missing.length} environment${missing.length > 1 ? "s have" : " has"} no weights yet: how to make them`;
-  $("missing").querySelector("ul").replaceChildren(...missing.flatMap((one) => one.commands).map((command) => {
+  $("missing").querySelector("summary").textContent = `${missing.length} environment${missing.length > 1 ? "s are" : " is"} not ready: what to run`;
+  $("missing").querySelector("ul").replaceChildren(...[...new Set(missing.flatMap((one) => one.commands))].map((command) => {
     const item = document.createElement("li");
     item.append(Object.assign(document.createElement("code"), { textContent: command }));
     return item;
   }));
   const first = environments.find((one) => one.name === "maze2d-large" && one.ready) ?? environments.find((one) => one.ready);
-  if (!first && !location.hash) throw new Error(`No environment has weights. Make them with ${environments[0].commands.join(" and ")}, then start with --source trained.`);
+  if (!first && !location.hash) throw new Error(`No environment is ready. Run ${environments[0].commands.join(" and ")}, then start with --source trained.`);
   await choose({ ...PLAIN, environment: first?.name ?? "", ...fromHash(location.hash) });
 }
 
