@@ -162,7 +162,8 @@ def test_length_variants_are_trained_judged_and_not_done_twice(scripts, small_ho
 
 
 def test_shares_add_up_and_a_plan_is_worth_its_steps(scripts) -> None:
-    summary = Summary("e", "vhd", "rp", 10, 1.0, (1, 1), 50.0, (50, 50), 3.0, 1.0, average_replans=0.5)
+    names = ("e", "vhd", "rp", "reset", 2, (0,))
+    summary = Summary(*names, 10, 1.0, (1, 1), (1,), 50.0, (50, 50), 3.0, 1.0, average_replans=0.5)
     row = scripts["execution_share"].shares(summary)
     assert row["planning"] == pytest.approx(0.75)
     assert row["planning"] + row["simulation"] == pytest.approx(1)

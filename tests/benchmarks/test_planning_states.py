@@ -139,7 +139,7 @@ def test_a_straight_line_is_straight_even_and_as_long_as_predicted(script) -> No
 @pytest.mark.ogbench
 def test_a_plan_through_a_wall_is_counted_whatever_else_is_planned(script) -> None:
     state = script.planning_states(ANT)["xy-velocity"]
-    walls = np.array([[2.0, 4.0, -10.0, 10.0]])
+    walls = np.array([[2.0, 4.0, -10.0, 10.0], [-10.0, -9.0, -10.0, 10.0], [9.0, 10.0, -10.0, 10.0]])
     across, along = np.zeros((2, 5, 4), np.float32)
     across[:, 0] = np.linspace(0, 6, 5)
     along[:, 1] = np.linspace(0, 6, 5)
