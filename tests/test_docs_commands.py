@@ -70,7 +70,7 @@ class Step:
 def steps_of(path: Path) -> list[Step]:
     """Commands in indented and fenced blocks, and Python blocks, in order."""
     page, steps, fence, block, first = str(path.relative_to(ROOT)), [], None, [], 0
-    for number, line in enumerate(path.read_text().splitlines(), start=1):
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
         if line.startswith("```"):
             if fence == "python":
                 steps.append(Step(page, first, "python", "\n".join(block)))
@@ -86,7 +86,7 @@ def steps_of(path: Path) -> list[Step]:
 
 def inline_of(path: Path) -> list[Step]:
     """Commands in running text: `vhd envs --json`."""
-    text, page = path.read_text(), str(path.relative_to(ROOT))
+    text, page = path.read_text(encoding="utf-8"), str(path.relative_to(ROOT))
     found = re.finditer(r"(?<!`)`((?:vhd|make|python) [^`\n]+)`(?!`)", text)
     return [
         Step(page, text[: match.start()].count("\n") + 1, "command", match[1])
@@ -100,7 +100,7 @@ def shown_in(path: Path) -> list[Step]:
     page = str(path.relative_to(ROOT))
     return [
         Step(page, number, "command", match[1].strip())
-        for number, line in enumerate(path.read_text().splitlines(), start=1)
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
         if (match := re.fullmatch(r'\s+(?:Example: )?((?:vhd|python examples/)[ \w].*?)(?:""")?', line))
         and match[1].startswith(PREFIXES)
     ]

@@ -16,19 +16,23 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").g
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_and_pictures_lead_somewhere(page: Path) -> None:
-    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
         path, _, anchor = target.partition("#")
         if "://" in target:
             continue
         file = page.parent / path if path else page
         assert file.exists(), f"{page.name}: {target}"
         if anchor:
-            headings = re.findall(r"^#+ (.+)$", file.read_text(), re.MULTILINE)
+            headings = re.findall(r"^#+ (.+)$", file.read_text(encoding="utf-8"), re.MULTILINE)
             assert anchor in [re.sub(r"[^\w -]", "", text).lower().replace(" ", "-") for text in headings], target
 
 
 def test_every_name_beside_an_equation_is_in_the_file_named() -> None:
-    rows = [line for line in (ROOT / "docs/how_it_works.md").read_text().splitlines() if line.startswith("|")]
+    rows = [
+        line
+        for line in (ROOT / "docs/how_it_works.md").read_text(encoding="utf-8").splitlines()
+        if line.startswith("|")
+    ]
     checked = 0
     for row in rows:
         files = re.findall(r"`([\w/]+\.py)`", row)
@@ -45,7 +49,7 @@ def test_every_name_beside_an_equation_is_in_the_file_named() -> None:
 def names_in(file: Path) -> set[str]:
     """Functions, classes, methods (`Class.method`) and constants of a file."""
     names: set[str] = set()
-    for node in ast.parse(file.read_text()).body:
+    for node in ast.parse(file.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             names.add(node.name)
         if isinstance(node, ast.ClassDef):
@@ -61,7 +65,7 @@ def messages() -> tuple[list[re.Pattern[str]], set[str]]:
     """Every f-string of the source as a pattern, and every plain string."""
     patterns, plain = [], set()
     for file in SOURCE.rglob("*.py"):
-        for node in ast.walk(ast.parse(file.read_text())):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if isinstance(node, ast.JoinedStr):
                 parts = [re.escape(v.value) if isinstance(v, ast.Constant) else "(.+?)" for v in node.values]
                 if sum(len(part) for part in parts) > 20:  # enough words to tell one message from another
@@ -81,7 +85,11 @@ def is_real(quote: str) -> bool:
 
 def test_quoted_errors_are_what_the_code_says() -> None:
     quotes = re.findall(
+<<<<<<< HEAD
         r"^> (?:vhd: )?(?:warning: )?(.+)$", (ROOT / "docs/troubleshooting.md").read_text(), re.MULTILINE
+=======
+        r"^> (?:vhd: )?(.+)$", (ROOT / "docs/troubleshooting.md").read_text(encoding="utf-8"), re.MULTILINE
+>>>>>>> tests
     )
     assert len(quotes) > 20
     assert not [quote for quote in quotes if not is_real(quote)]

@@ -78,8 +78,8 @@ def test_shipped_weights_plan_and_execute(vhd_home):
 
 
 def test_every_example_is_tested_and_listed():
-    tested = set(re.findall(r'run_example\("(\w+\.py)"', Path(__file__).read_text()))
+    tested = set(re.findall(r'run_example\("(\w+\.py)"', Path(__file__).read_text(encoding="utf-8")))
     present = {path.name for path in EXAMPLES.glob("*.py")}
     assert present == tested | (ELSEWHERE & present)
-    listed = (EXAMPLES / "README.md").read_text()
+    listed = (EXAMPLES / "README.md").read_text(encoding="utf-8")
     assert all(name in listed for name in tested)

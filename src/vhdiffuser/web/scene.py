@@ -8,6 +8,7 @@ from vhdiffuser.diffusion.config import SAMPLERS
 from vhdiffuser.envs.make import body_radius
 from vhdiffuser.errors import VhdError
 from vhdiffuser.planner.requests import EDGE
+from vhdiffuser.streams import stream
 from vhdiffuser.types import EnvSpec, FloatArray, Instance
 from vhdiffuser.web.library import Loaded
 from vhdiffuser.web.messages import InstanceReply, SceneReply, View
@@ -94,7 +95,7 @@ def first_instance(loaded: Loaded) -> InstanceReply:
 
 def random_instance(loaded: Loaded, seed: int) -> InstanceReply:
     """A pair as the benchmark draws them, at rest."""
-    return _reply(loaded.spec, loaded.env.sample_instance(np.random.default_rng(seed)))
+    return _reply(loaded.spec, loaded.env.sample_instance(np.random.default_rng(stream("scene", seed))))
 
 
 def _reply(spec: EnvSpec, instance: Instance) -> InstanceReply:
