@@ -85,11 +85,9 @@ def is_real(quote: str) -> bool:
 
 def test_quoted_errors_are_what_the_code_says() -> None:
     quotes = re.findall(
-<<<<<<< HEAD
-        r"^> (?:vhd: )?(?:warning: )?(.+)$", (ROOT / "docs/troubleshooting.md").read_text(), re.MULTILINE
-=======
-        r"^> (?:vhd: )?(.+)$", (ROOT / "docs/troubleshooting.md").read_text(encoding="utf-8"), re.MULTILINE
->>>>>>> tests
+        r"^> (?:vhd: )?(?:warning: )?(.+)$",
+        (ROOT / "docs/troubleshooting.md").read_text(encoding="utf-8"),
+        re.MULTILINE,
     )
     assert len(quotes) > 20
     assert not [quote for quote in quotes if not is_real(quote)]
