@@ -64,6 +64,11 @@ def test_what_is_given_wins_over_the_recipe(recipe: str, field: str, value: obje
     assert [getattr(given, name) for name in others] == [getattr(plain, name) for name in others]
 
 
+def test_no_clipping_can_be_asked_for() -> None:
+    assert loop_of().clip == 1.0
+    assert loop_of("--clip", "inf").clip is None
+
+
 def test_every_crop_can_be_asked_for_where_the_recipe_chooses() -> None:
     ant = Dataset(get_spec("antmaze-medium"), Episodes.from_parts([(np.zeros((2, 29)), np.zeros((1, 8)))]), "import")
     config_of = {

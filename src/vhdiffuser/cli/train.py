@@ -93,7 +93,10 @@ class LoopOptions:
 
     def over(self, recipe: LoopConfig) -> LoopConfig:
         """The recipe's loop with the options that were given."""
-        return replace(recipe, **{key: value for key, value in vars(self).items() if value is not None})
+        given = {key: value for key, value in vars(self).items() if value is not None}
+        if self.clip == math.inf:
+            given["clip"] = None  # no clipping, which is not the same as an option that was not given
+        return replace(recipe, **given)
 
 
 @dataclass(frozen=True)
