@@ -56,9 +56,11 @@ def save_tensors(path: Path, tensors: dict[str, torch.Tensor], header: dict[str,
     tensors = {key: value.detach().contiguous() for key, value in tensors.items()}
     if key := not_finite(tensors):
         raise DataError(f"{path}: not written, because tensor '{key}' holds NaN or infinity.")
-    text = json.dumps(header)
+    text = json.dumps({**header, "sha256": digest(tensors, header)})
     with atomic_path(path) as temporary:
-        save_file(tensors, temporary, metadata={"vhdiffuser": text, "sha256": digest(tensors, text)})
+        # One entry: of several, safetensors writes now the one first and now the other, and the same model twice
+        # would be two different files.
+        save_file(tensors, temporary, metadata={"vhdiffuser": text})
 
 
 def read_tensors(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
@@ -67,33 +69,32 @@ def read_tensors(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
 
     try:
         with safe_open(path, "pt") as file:
-            facts = file.metadata() or {}
+            text = (file.metadata() or {}).get("vhdiffuser")
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError, UnicodeDecodeError, ValueError) as error:
         raise DataError(f"{path}: damaged or not a safetensors file ({error}).") from error
-    text = facts.get("vhdiffuser")
     if text is None:
         raise DataError(f"{path}: a safetensors file, but not one of ours (its header has no 'vhdiffuser').")
     try:
         header = json.loads(text)
-        stated = facts.get("sha256")
+        stated = header.pop("sha256", None)
         # The first release wrote no digest: its files are read as they are.
         if stated is None and header["format"] > 1:
             raise ValueError("it states no digest")
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(f"{path}: damaged ({error}).") from error
-    if stated is not None and stated != digest(tensors, text):
+    if stated is not None and stated != digest(tensors, header):
         raise DataError(f"{path}: damaged: its numbers do not match the digest it was written with.")
     if key := not_finite(tensors):
         raise DataError(f"{path}: damaged: tensor '{key}' holds NaN or infinity.")
     return tensors, header
 
 
-def digest(tensors: dict[str, torch.Tensor], header: str) -> str:
-    """SHA-256 over the header's text and every tensor's name, type, shape and bytes."""
+def digest(tensors: dict[str, torch.Tensor], header: dict[str, Any]) -> str:
+    """SHA-256 over the header as JSON and every tensor's name, type, shape and bytes."""
     import torch
 
-    sha = hashlib.sha256(header.encode())
+    sha = hashlib.sha256(json.dumps(header).encode())
     for key, value in sorted(tensors.items()):
         sha.update(f"{key} {value.dtype} {tuple(value.shape)}".encode())
         sha.update(value.cpu().reshape(-1).view(torch.uint8).numpy().data)

@@ -379,6 +379,13 @@ def test_model_files_refuse_the_wrong_kind_and_damage(tmp_path):
         load_model(path, "planner")
 
 
+def test_the_same_model_is_the_same_file(tmp_path):
+    tensors = {name: torch.full((3,), float(number)) for number, name in enumerate("zyxabc")}
+    for number in range(20):
+        save_model(tmp_path / f"{number}", tensors, LineTask().header())
+    assert len({(tmp_path / f"{number}").read_bytes() for number in range(20)}) == 1
+
+
 def test_every_flipped_bit_of_a_model_is_noticed(tmp_path):
     path = tmp_path / "m.safetensors"
     save_model(path, {"a": torch.arange(40.0), "n": torch.tensor(3)}, LineTask().header())
