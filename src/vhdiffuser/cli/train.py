@@ -52,7 +52,7 @@ Recipe = Literal["default", "paper"]
 
 @dataclass(frozen=True)
 class LoopOptions:
-    """Every field of `LoopConfig`, none where the command line does not give it: what is given wins over a recipe."""
+    """How long, how fast and where to train; what is given here wins over the recipe."""
 
     updates: int | None = None
     """Gradient updates in all (default: 8,000)."""
