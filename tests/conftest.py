@@ -1,7 +1,8 @@
-"""Every test has its own cache folder, so that none reads or harms the user's."""
+"""Every test has its own cache folder, so that none reads or harms the user's, and begins with one torch thread."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,16 @@ def vhd_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "home"
     monkeypatch.setenv("VHD_HOME", str(folder))
     return folder
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """The networks of tests are slower on two threads than on one, and many times so where others use the cores.
+
+    Commands that are tested as processes of their own choose for themselves, as for a user.
+    """
+    if torch := sys.modules.get("torch"):
+        torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session")

@@ -178,6 +178,7 @@ def test_own_data_from_file_to_info(capsys, tmp_path):
     assert facts["source"] == "import"
 
 
+@pytest.mark.slow
 def test_training_from_the_command_line_resumes(umaze, capsys, vhd_home):
     options = ["--dim", "8", "--batch-size", "4", "--log-every", "2", "--warmup", "1", "--threads", "1", "--quiet"]
     command = ["train", "planner", "maze2d-umaze", *options]

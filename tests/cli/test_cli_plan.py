@@ -51,6 +51,7 @@ def test_plan_in_every_format(models, tmp_path, capsys):
     assert len(lines) - 1 == json.loads((tmp_path / "plan.json").read_text())["length"]
 
 
+@pytest.mark.slow
 def test_a_plan_is_followed_and_the_goal_moves(models, tmp_path, capsys):
     base = ["plan", "maze2d-umaze", "--start", "1", "1", "--goal", "3", "1", "--steps", "3", "--execute"]
     assert run([*base, "ss", "--length", "40", "--then", "1", "2", "--after", "25", "--json"]) == 0
@@ -119,6 +120,7 @@ def test_bench_says_which_command_makes_missing_weights(models, tmp_path, capsys
     assert "fh-lp" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_bench_takes_own_instances(models, tmp_path, capsys):
     np.savez(tmp_path / "mine.npz", start_state=[[1, 1, 0, 0], [3, 1, 0, 0]], goal_pos=[[3, 1], [1, 1]])
     command = ["bench", "maze2d-umaze", "--methods", "vhd", "--protocols", "ss", "--steps", "2", "--json", "--quiet"]
