@@ -1,7 +1,8 @@
-"""Every test has its own cache folder, so that none harms the user's; what needs an absent extra is skipped."""
+"""Every test has its own cache folder and begins with one torch thread; what needs an absent extra is skipped."""
 
 from __future__ import annotations
 
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -21,6 +22,16 @@ def vhd_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "home"
     monkeypatch.setenv("VHD_HOME", str(folder))
     return folder
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """The networks of tests are slower on two threads than on one, and many times so where others use the cores.
+
+    Commands that are tested as processes of their own choose for themselves, as for a user.
+    """
+    if torch := sys.modules.get("torch"):
+        torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session")

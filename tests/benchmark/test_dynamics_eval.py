@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 from toy_point import SPEC as POINT
 from toy_point import ToyEnv
 
@@ -175,11 +174,3 @@ def test_recorded_starts_are_for_bodies_that_can_be_restored() -> None:
         env.check(Instance(np.zeros(2), np.zeros(2), 0))
     with pytest.raises(VhdError, match="not drawn"):
         env.sample_instance(np.random.default_rng(0))
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)

@@ -202,6 +202,7 @@ def test_import_says_its_time_step_and_info_shows_what_planning_takes_the_data_f
     assert "time is counted in control steps" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_training_from_the_command_line_resumes(umaze, capsys, vhd_home):
     options = ["--dim", "8", "--batch-size", "4", "--log-every", "2", "--warmup", "1", "--threads", "1", "--quiet"]
     command = ["train", "planner", "maze2d-umaze", *options]

@@ -121,6 +121,7 @@ def test_a_start_of_goal_dimensions_is_put_where_they_are(vhd_home, tmp_path, ca
     np.testing.assert_allclose(states[-1][2:], [0.3, 0.1], atol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_plan_is_followed_and_the_goal_moves(models, tmp_path, capsys):
     base = ["plan", "maze2d-umaze", "--start", "1", "1", "--goal", "3", "1", "--steps", "3", "--execute"]
     assert run([*base, "ss", "--length", "40", "--then", "1", "2", "--after", "25", "--json"]) == 0
@@ -286,6 +287,7 @@ def test_bench_takes_whole_observations_of_the_ant(tmp_path, capsys):
     np.testing.assert_allclose(kept.states[0], body[:2], atol=1e-6)
 
 
+@pytest.mark.slow
 def test_bench_takes_own_instances(models, tmp_path, capsys):
     np.savez(tmp_path / "mine.npz", start_state=[[1, 1, 0, 0], [3, 1, 0, 0]], goal_pos=[[3, 1], [1, 1]])
     command = ["bench", "maze2d-umaze", "--methods", "vhd", "--protocols", "ss", "--steps", "2", "--json", "--quiet"]

@@ -50,8 +50,6 @@ def normalizer(episodes: Episodes) -> Normalizer:
 @pytest.fixture(scope="module")
 def trained(episodes: Episodes, normalizer: Normalizer) -> InverseDynamicsController:
     torch.manual_seed(0)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # so small a network is faster on one
     task = DynamicsTask(episodes, SPEC, replace(SMALL, disturbed=0.0, ending=0.0), normalizer, "test")
     network = task.make_network()
     optimizer = torch.optim.Adam(network.parameters(), lr=3e-3)
@@ -61,7 +59,6 @@ def trained(episodes: Episodes, normalizer: Normalizer) -> InverseDynamicsContro
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-    torch.set_num_threads(threads)
     assert isinstance(network, InverseDynamics)
     assert metrics["action_mae"] < 0.15
     return InverseDynamicsController(network, SPEC, SMALL, normalizer)

@@ -82,6 +82,7 @@ def small_chunks(monkeypatch):
     monkeypatch.setitem(CHUNKS, "maze2d", 1000)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_chunks")
 def test_same_seed_same_bytes_whatever_the_workers(vhd_home):
     spec = get_spec("maze2d-umaze")

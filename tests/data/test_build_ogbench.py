@@ -125,6 +125,7 @@ def test_cube_chunk_has_the_asked_transitions_and_stays_in_the_workspace():
     assert np.ptp(parts[0][0][:, 19:21], axis=0).max() > 0.5, "the cube was never carried"
 
 
+@pytest.mark.slow
 def test_cube_chunk_is_a_function_of_its_generator_and_leaves_the_global_state_alone():
     def chunk(seed: int) -> bytes:
         parts = build_cube.build_chunk(60, np.random.default_rng(seed))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -277,17 +276,7 @@ def test_states_outside_the_data_warn_or_are_refused() -> None:
     np.testing.assert_array_equal(plan.states[-1, :2], far.astype(np.float32))
 
 
-@pytest.fixture
-def one_thread() -> Iterator[None]:
-    """Tiny networks are slower on two threads than on one."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 @pytest.mark.slow
-@pytest.mark.usefixtures("one_thread")
 def test_a_planner_trained_on_straight_lines_plans_straight_lines() -> None:
     """A one-dimensional world of constant speeds: the only plan between two points is the straight line."""
     spec = EnvSpec(

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import torch
 import uvicorn
 from web_toys import SPEC, toy_library
 
@@ -30,8 +29,6 @@ PATIENCE = 120_000
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
     library = toy_library()
     library.get(SPEC.name)  # its imports take seconds
     server = uvicorn.Server(uvicorn.Config(create_app(library), port=0, log_config=None, log_level="error"))
@@ -42,7 +39,6 @@ def address() -> Iterator[str]:
     yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/"
     server.should_exit = True
     thread.join(timeout=60)
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")
