@@ -60,8 +60,7 @@ def imported(folder: str) -> set[str]:
 
 def test_what_the_package_imports_is_declared() -> None:
     core_and_extras = {name for name, extras in declared().items() if extras != {"dev"}}
-    # The samplers still are diffusers'; it goes once they are written out.
-    assert imported("src") - {"diffusers"} <= core_and_extras
+    assert imported("src") <= core_and_extras
 
 
 def test_what_is_declared_is_used() -> None:

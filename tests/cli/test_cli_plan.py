@@ -12,7 +12,7 @@ import pytest
 from pictures import BLUE, RED, WALL, YELLOW, picture, pixels_of
 
 from vhdiffuser.cli import run
-from vhdiffuser.envs.antmaze import AntMazeEnv
+from vhdiffuser.envs.make import make_env
 from vhdiffuser.results.rows import read_folder
 from vhdiffuser.results.sidefiles import load_rollout
 
@@ -264,8 +264,9 @@ def test_bench_pools_the_seeds_asked_for(models, tmp_path, capsys):
     assert "named twice" in capsys.readouterr().err
 
 
+@pytest.mark.ogbench
 def test_bench_takes_whole_observations_of_the_ant(tmp_path, capsys):
-    env = AntMazeEnv()
+    env = make_env("antmaze-medium")
     body = env.reset(env.sample_instance(np.random.default_rng(0)))
     np.savez(tmp_path / "mine.npz", start_state=[body], goal_pos=[body[:2] + 0.1])
     command = [

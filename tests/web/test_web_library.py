@@ -66,6 +66,15 @@ def test_a_learned_controller_may_be_missing():
     assert missing.to_execute == ("vhd train dynamics cube",)
 
 
+def test_a_simulator_that_is_not_installed_is_named_with_its_command(monkeypatch):
+    monkeypatch.setattr("vhdiffuser.envs.make.find_spec", lambda name: None)
+    library = Library.of_weights("shipped")
+    lacking = {name: missing.to_plan for name, missing in library.listing() if missing.to_plan}
+    assert lacking == dict.fromkeys(("antmaze-medium", "cube"), ("pip install 'vhdiffuser[ogbench]'",))
+    with pytest.raises(NotReady, match=r"cube is not ready: run `pip install 'vhdiffuser\[ogbench\]'`"):
+        library.get("cube")
+
+
 def test_unknown_names_list_the_known():
     with pytest.raises(UnknownNameError, match="maze2d-umaze"):
         Library.of_weights("trained").get("maze3d")
