@@ -44,7 +44,7 @@ class Get:
     size: int | None = None
     """Transitions to build (default: as many as the official set has)."""
     seed: int | None = None
-    """Seed of a build (default 0): same seed and size, same bytes, whatever the number of workers."""
+    """Seed of a build (default 0): same seed and size, same bytes on this machine, whatever the number of workers."""
     workers: int | None = None
     """Processes that build (default: one per core)."""
     timeout: float = 20.0
