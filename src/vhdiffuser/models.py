@@ -11,7 +11,7 @@ from vhdiffuser.errors import UnknownNameError
 from vhdiffuser.files import checked_name, home
 
 Source = str
-"""`auto`, `trained`, `shipped`, or an archive: a folder that `vhd models archive` wrote."""
+"""`auto`, `trained`, `shipped`, or a folder that `vhd models archive` or `vhd models export` wrote into."""
 SOURCES = ("auto", "trained", "shipped")
 
 
@@ -26,6 +26,11 @@ def run_name(kind: str, recipe: str = "default", horizon: int | None = None) -> 
     return base if recipe == "default" else f"{base}-{recipe}"
 
 
+def file_name(run: str) -> str:
+    """A run's model in a folder of weights, beside its environment's others: VHD's is `planner.safetensors`."""
+    return f"{'planner' if run == run_name('planner') else run}.safetensors"
+
+
 def shipped_path(environment: str, kind: str) -> Path:
     """The package's own model file of that kind (it may not exist)."""
     return Path(str(files("vhdiffuser"))) / "weights" / environment / f"{kind}.safetensors"
@@ -36,16 +41,16 @@ def find_model(
 ) -> Path:
     """The model file to use. `auto` takes what the user has trained, and otherwise what ships.
 
-    Only the default recipe at random lengths ships; an archive holds the models of any method, named like their runs.
+    Only the default recipe at random lengths ships; a folder of weights may hold the models of any method.
 
     The path is returned whether or not the file exists: whoever opens it says what is missing.
     """
     name = run_name(kind, recipe, horizon)
     if source not in SOURCES:
         if not Path(source).is_dir():
-            known = [*SOURCES, "a folder that `vhd models archive` wrote"]
+            known = [*SOURCES, "a folder of weights, as `vhd models archive` writes it"]
             raise UnknownNameError("source of weights", source, known)
-        return Path(source) / environment / f"{name}.safetensors"
+        return Path(source) / environment / file_name(name)
     trained = run_folder(environment, name) / "model.safetensors"
     shipped = shipped_path(environment, kind)
     if horizon is not None or recipe != "default" or source == "trained":

@@ -81,24 +81,33 @@ def test_the_card_says_what_the_models_are(runs, tmp_path, capsys):
 
 @pytest.mark.slow
 def test_numbers_come_from_rows_of_these_very_models(runs, tmp_path, capsys):
-    bench(tmp_path / "r")
-    card, remarks = export(capsys, tmp_path / "w", tmp_path / "r")
-    assert remarks == ""
+    """Of the files in the folder, in half precision; not of the run they were made from."""
+    bench(tmp_path / "before", "--weights", "trained")
+    card, remarks = export(capsys, tmp_path / "w" / ENV, tmp_path / "before")
+    assert card["numbers"] == {}
+    assert "another planner model than this very file" in " ".join(remarks.split())
+    bench(tmp_path / "r", "--weights", str(tmp_path / "w"))
+    capsys.readouterr()
+    assert run(["models", "card", str(tmp_path / "w" / ENV), "--results", str(tmp_path / "r"), "--json"]) == 0
+    printed = capsys.readouterr()
+    assert printed.err == ""
+    measured = json.loads(printed.out)
+    assert {**measured, "numbers": {}} == card, "all else is as before"
+    card = measured
     assert card["numbers"].keys() == {"ss", "rp"}
     assert card["numbers"]["ss"]["n"] == 3
-    assert card["numbers"]["ss"]["weights"].startswith("full precision")
     rows = [json.loads(line) for line in (tmp_path / f"r/{ENV}/vhd-rp-0.jsonl").read_text().splitlines()[1:]]
     assert card["numbers"]["rp"]["average_executed_steps"] == pytest.approx(np.mean([row["steps"] for row in rows]))
-    table = (tmp_path / "w/card.md").read_text()
+    table = (tmp_path / "w" / ENV / "card.md").read_text()
     assert "| SS | 3 |" in table
     assert "97.1" in table, "the paper's figure stands beside"
 
-    card, remarks = export(capsys, tmp_path / "w", tmp_path / "r", "--gamma", "2.0")
-    assert card["numbers"] == {}
-    assert "gamma 1.3, not 2.0" in " ".join(remarks.split())
+    bench(tmp_path / "wide", "--weights", str(tmp_path / "w"), "--gamma", "2.0")
+    assert run(["models", "card", str(tmp_path / "w" / ENV), "--results", str(tmp_path / "wide")]) == 0
+    assert "gamma 2.0, not 1.3" in " ".join(capsys.readouterr().err.split())
 
     assert run(["train", "planner", ENV, "--dim", "8", "--batch-size", "4", "--seed", "9", "--restart", *TINY]) == 0
-    card, remarks = export(capsys, tmp_path / "w", tmp_path / "r")
+    card, remarks = export(capsys, tmp_path / "w" / ENV, tmp_path / "r")
     assert card["numbers"] == {}
     assert "another planner model" in " ".join(remarks.split())
 
@@ -125,7 +134,7 @@ def test_shipped_models_are_listed_and_benched(runs, tmp_path, capsys, monkeypat
     assert "RP: SR %" in listed
     assert run(["models", "--json"]) == 0
     (card,) = json.loads(capsys.readouterr().out)
-    assert card["numbers"]["rp"]["weights"] == "half precision, as shipped"
+    assert card["numbers"]["rp"]["n"] == 3
     assert load_planner(ENV).spec.name == ENV
 
 
@@ -258,4 +267,6 @@ def test_an_archive_of_nothing_and_a_folder_that_is_none_are_refused(runs, tmp_p
         run(["bench", ENV, "--methods", "vhd", "--weights", str(tmp_path / "nowhere"), "--out", str(tmp_path / "r")])
         == 1
     )
-    assert "Known: auto, trained, shipped, a folder that `vhd models archive` wrote" in capsys.readouterr().err
+    assert "Known: auto, trained, shipped, a folder of weights" in capsys.readouterr().err
+    assert run(["models", "card", str(tmp_path)]) == 1
+    assert "no planner.safetensors in it" in capsys.readouterr().err

@@ -79,7 +79,7 @@ class Bench:
     check_every: int | None = None
     """rp: control steps between two checks of the tracking error (default: the benchmark's)."""
     weights: Source = "auto"
-    """Models to use: trained (by you), shipped, auto (trained if there), or a folder of `vhd models archive`."""
+    """Models to use: trained (by you), shipped, auto (trained if there), or a folder of weights."""
     out: Path = Path("results")
     """Folder of the rows."""
     keep: int = 10

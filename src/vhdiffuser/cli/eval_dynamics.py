@@ -39,7 +39,7 @@ class EvalDynamics:
     seed: int = 0
     """Draws windows, transitions and directions."""
     weights: Source = "auto"
-    """Models to use: trained (by you), shipped, auto (trained if there), or a folder of `vhd models archive`."""
+    """Models to use: trained (by you), shipped, auto (trained if there), or a folder of weights."""
     workers: int = 0
     """Processes that step simulators; 0 is one per core."""
     json: bool = False

@@ -38,7 +38,7 @@ class EvalLength:
     goals: int = 3
     """Goals whose distance fields are drawn."""
     weights: Source = "auto"
-    """Models to use: trained (by you), shipped, auto (trained if there), or a folder of `vhd models archive`."""
+    """Models to use: trained (by you), shipped, auto (trained if there), or a folder of weights."""
     out: Path | None = None
     """Folder for the pictures (default: none are drawn)."""
     json: bool = False

@@ -59,7 +59,7 @@ class Failures:
     speed: float | None = None
     """Fastest possible speed in units per control step, from the start on (default: as fast as the data was)."""
     weights: Source = "auto"
-    """Where to look first for the models that made the rows: auto, or a folder of `vhd models archive`."""
+    """Where to look first for the models that made the rows: auto, or a folder of weights."""
     workers: int = 0
     """Processes that step simulators; 0 is one per core."""
     json: bool = False

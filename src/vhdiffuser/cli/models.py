@@ -1,10 +1,11 @@
-"""`vhd models [export | archive]`: the weights that ship, how they are made, and those behind other rows."""
+"""`vhd models [export | card | archive]`: the weights that ship, how they are made, and those behind other rows."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 from tyro.conf import Positional
@@ -13,16 +14,20 @@ from vhdiffuser.cli.console import err, out, print_json
 from vhdiffuser.envs.registry import SPECS
 from vhdiffuser.models import run_folder, shipped_card, shipped_environments
 
+if TYPE_CHECKING:
+    from vhdiffuser.training.shipping import ShippedModel
+
 
 @dataclass(frozen=True)
 class Export:
     """Make a folder of weights, as those that ship are, from models that you have trained.
 
-    Half precision, at most 10 MB in all, with a model card whose numbers come from the rows that `vhd bench` wrote
-    with these very models. Examples:
+    Half precision, at most 10 MB in all, with a model card. Its numbers come from the rows that `vhd bench` wrote with
+    these very files, so measure them and write the card again. Examples:
 
-        vhd models export maze2d-umaze
-        vhd models export maze2d-umaze --gamma 1.4 --out out/umaze
+        vhd models export maze2d-umaze --out out/models/maze2d-umaze
+        vhd bench maze2d-umaze --methods vhd --weights out/models
+        vhd models card out/models/maze2d-umaze
     """
 
     env: Positional[Annotated[str, tyro.conf.arg(metavar="ENV")]]
@@ -46,22 +51,11 @@ class Export:
 
     def run(self) -> None:
         """Ship, write the card, say what is missing from it."""
-        import json
-
-        from vhdiffuser.report.cards import write_card
         from vhdiffuser.training.shipping import ship
 
         folder = self.out or Path("out/models") / self.env
         models = ship(self.env, self._runs(), folder, self.gamma)
-        remarks = write_card(self.env, models, self.results, folder)
-        if not self.quiet:
-            for remark in remarks:
-                err.print(remark)
-        if self.json:
-            print_json(json.loads((folder / "card.json").read_text()))
-        else:
-            size = sum(model.bytes for model in models.values())
-            out.print(f"{self.env}: {', '.join(models)}, {size / 1e6:.2f} MB: {folder}")
+        _write_card(self.env, models, self.results, folder, self.json, self.quiet)
 
     def _runs(self) -> dict[str, str]:
         runs = {"planner": self.planner, "length": self.length}
@@ -71,6 +65,51 @@ class Export:
         if own or (spec is not None and spec.controller == "inverse_dynamics"):
             runs["dynamics"] = self.dynamics
         return runs
+
+
+@dataclass(frozen=True)
+class Card:
+    """Write the card of a folder of weights again, with the numbers of rows made with these very files.
+
+    Example: vhd models card out/models/maze2d-umaze --results results
+    """
+
+    folder: Positional[Path]
+    """Folder that `vhd models export` wrote."""
+    results: Path = Path("results")
+    """Folder of rows to take the card's numbers from."""
+    json: bool = False
+    """Print the card as one JSON object."""
+    quiet: bool = False
+    """No remarks."""
+
+    def run(self) -> None:
+        """Write card.json and card.md."""
+        from vhdiffuser.errors import DataError
+        from vhdiffuser.training.shipping import read_shipped
+
+        models = read_shipped(self.folder)
+        if "planner" not in models:
+            raise DataError(f"{self.folder}: no planner.safetensors in it. Make one with `vhd models export`.")
+        name = models["planner"].header.spec["name"]
+        _write_card(name, models, self.results, self.folder, self.json, self.quiet)
+
+
+def _write_card(
+    environment: str, models: dict[str, ShippedModel], results: Path, folder: Path, as_json: bool, quiet: bool
+) -> None:
+    """Write the card, say what is missing from it, print it."""
+    from vhdiffuser.report.cards import write_card
+
+    remarks = write_card(environment, models, results, folder)
+    if not quiet:
+        for remark in remarks:
+            err.print(remark)
+    if as_json:
+        print_json(json.loads((folder / "card.json").read_text(encoding="utf-8")))
+    else:
+        size = sum(model.bytes for model in models.values())
+        out.print(f"{environment}: {', '.join(models)}, {size / 1e6:.2f} MB: {folder}")
 
 
 @dataclass(frozen=True)
@@ -87,7 +126,7 @@ class Archive:
     env: Positional[Annotated[str, tyro.conf.arg(metavar="ENV")]]
     """Environment, or the name of an imported dataset."""
     out: Path
-    """Folder to write to; models go to OUT/ENV/RUN.safetensors."""
+    """Folder to write to; models go to OUT/ENV, VHD's planner as planner.safetensors, others by their runs' names."""
     runs: tuple[str, ...] = ()
     """Runs to keep (default: all that are finished)."""
     json: bool = False
@@ -119,6 +158,7 @@ class Models:
 
     command: (
         Annotated[Export, tyro.conf.subcommand("export")]
+        | Annotated[Card, tyro.conf.subcommand("card")]
         | Annotated[Archive, tyro.conf.subcommand("archive")]
         | Annotated[None, tyro.conf.subcommand("list")]
     ) = None
@@ -126,7 +166,7 @@ class Models:
     """Print the model cards as a JSON list of objects."""
 
     def run(self) -> None:
-        """List, export or archive."""
+        """List, or run the command chosen."""
         if self.command is not None:
             self.command.run()
             return

@@ -63,7 +63,7 @@ class PlanCommand:
     after: int | None = None
     """With --then: control steps after which the goal moves (default: when the first one is reached or given up)."""
     weights: Source = "auto"
-    """Models to use: trained (by you), shipped, auto (trained if there), or a folder of `vhd models archive`."""
+    """Models to use: trained (by you), shipped, auto (trained if there), or a folder of weights."""
     out: Path | None = None
     """File to write: .png, .json, .csv or .gif."""
     json: bool = False

@@ -25,18 +25,22 @@ _SPECIAL = {"stretch": 1.0, "directness": None, "evening": 0.0}
 
 def write_card(environment: str, models: Mapping[str, ShippedModel], results: Path, out: Path) -> list[str]:
     """Write `card.json` and `card.md`; returns remarks on what the card could not say."""
-    card, remarks = make_card(environment, models, results)
+    path = out / "card.json"
+    earlier = json.loads(path.read_text(encoding="utf-8"))["data"] if path.exists() else {}
+    card, remarks = make_card(environment, models, results, earlier)
     for name, text in (("card.json", json.dumps(card, indent=2) + "\n"), ("card.md", card_markdown(card))):
         with atomic_path(out / name) as temporary:
             temporary.write_text(text, encoding="utf-8")
     return remarks
 
 
-def make_card(environment: str, models: Mapping[str, ShippedModel], results: Path) -> tuple[dict[str, Any], list[str]]:
-    """The card, and remarks on what it could not say."""
+def make_card(
+    environment: str, models: Mapping[str, ShippedModel], results: Path, earlier: Mapping[str, Any]
+) -> tuple[dict[str, Any], list[str]]:
+    """The card, and remarks on what it could not say; `earlier` is what a card before it said of the data."""
     planner = models["planner"].header
     gamma = float(planner.config["gamma"])
-    data, remarks = _data(environment, planner.data_fingerprint)
+    data, remarks = _data(environment, planner.data_fingerprint, earlier)
     numbers = {}
     for protocol in PROTOCOL_LABELS:
         found = measured(results, environment, protocol, models, gamma)
@@ -71,25 +75,25 @@ def measured(
         return f"no numbers of {protocol}: {error}"
     files, used = f"{cell.files[0].path} (seeds {' '.join(map(str, cell.seeds))})", cell.config["models"]
     for kind, digest in used.items():
-        if digest not in (models[kind].trained_sha256, models[kind].sha256):
-            return f"no numbers from {files}: its rows were made with another {kind} model."
+        if digest != models[kind].sha256:
+            return f"no numbers from {files}: its rows were made with another {kind} model than this very file."
     if cell.config["gamma"] != gamma:
         return f"no numbers from {files}: its rows were made with gamma {cell.config['gamma']}, not {gamma}."
     smoothing = models["planner"].header.config["smoothing"]
     if cell.config.get("smoothing", smoothing) != smoothing:
         used_with = cell.config["smoothing"]
         return f"no numbers from {files}: its rows were made with smoothing {used_with}, not {smoothing}."
-    as_shipped = all(digest == models[kind].sha256 for kind, digest in used.items())
     keys = ("instances", "rule", "epsilon", "sampler", "sampler_steps", "candidates", "controller")
     return {
         **cell.summary().to_json(),
         **{key: cell.config[key] for key in keys},
-        "weights": "half precision, as shipped" if as_shipped else "full precision, before they were halved",
     }
 
 
-def _data(environment: str, fingerprint: str) -> tuple[dict[str, Any], list[str]]:
-    """Where the training data came from: the dataset in the cache, if it is that one."""
+def _data(environment: str, fingerprint: str, earlier: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Where the training data came from: the dataset in the cache, if it is that one, or what an earlier card says."""
+    if earlier.get("fingerprint") == fingerprint and earlier["source"] != "unknown":
+        return dict(earlier), []
     try:
         dataset = load_dataset(environment)
     except VhdError:
@@ -110,7 +114,6 @@ def _model(model: ShippedModel) -> dict[str, Any]:
         "parameters": model.parameters,
         "bytes": model.bytes,
         "sha256": model.sha256,
-        "trained_sha256": model.trained_sha256,
         "data_fingerprint": header.data_fingerprint,
         "recipe": header.config,
         "loop": header.notes.get("loop"),
@@ -203,8 +206,8 @@ def _numbers(card: Mapping[str, Any]) -> str:
     head = ("protocol", "n", "SR % [95 %]", "AES [95 %]", "SR, paper", "AES, paper")
     notes = [
         f"{PROTOCOL_LABELS[protocol]}: instances {_plain(cell['instances'])} of {_seeds(cell)}, {cell['sampler']} "
-        f"in {cell['sampler_steps']} steps, {cell['candidates']} candidate(s) a plan, controller "
-        f"{cell['controller'].get('name', '?')}, weights in {cell['weights']}."
+        f"in {cell['sampler_steps']} steps, {cell['candidates']} candidate(s) per plan, controller "
+        f"{cell['controller'].get('name', '?')}."
         for protocol, cell in numbers.items()
     ]
     return Table(head, tuple(lines)).markdown() + "\n" + "\n".join(f"- {note}" for note in notes) + "\n"

@@ -19,7 +19,7 @@ from vhdiffuser.modelfile import (
     save_model,
     save_tensors,
 )
-from vhdiffuser.models import run_folder, trained_models
+from vhdiffuser.models import file_name, run_folder, trained_models
 
 if TYPE_CHECKING:
     import torch
@@ -40,8 +40,6 @@ class ShippedModel:
     """Trained numbers and fixed ones in the file."""
     bytes: int
     """Size of the file."""
-    trained_sha256: str
-    """Digest of the run's own file, in full precision."""
     sha256: str
     """Digest of the file that ships."""
 
@@ -54,11 +52,10 @@ def ship(environment: str, runs: dict[str, str], out: Path, gamma: float | None 
     loaded = {kind: _load(environment, kind, run, gamma) for kind, run in runs.items()}
     shipped: dict[str, ShippedModel] = {}
     with tempfile.TemporaryDirectory() as folder:
-        for kind, (path, tensors, header) in loaded.items():
+        for kind, (tensors, header) in loaded.items():
             draft = Path(folder) / f"{kind}.safetensors"
             save_model(draft, half_precision(tensors), header)
-            count = sum(value.numel() for value in tensors.values())
-            shipped[kind] = ShippedModel(kind, header, count, draft.stat().st_size, sha256(path), sha256(draft))
+            shipped[kind] = _shipped(draft, kind, tensors, header)
         total = sum(model.bytes for model in shipped.values())
         if total > LIMIT:
             sizes = ", ".join(f"{kind} {model.bytes / 1e6:.1f} MB" for kind, model in shipped.items())
@@ -72,8 +69,19 @@ def ship(environment: str, runs: dict[str, str], out: Path, gamma: float | None 
     return shipped
 
 
+def read_shipped(folder: Path) -> dict[str, ShippedModel]:
+    """The models in a folder that `ship` wrote."""
+    paths = {kind: folder / f"{kind}.safetensors" for kind in ("planner", "length", "dynamics")}
+    return {kind: _shipped(path, kind, *load_model(path, kind)) for kind, path in paths.items() if path.is_file()}
+
+
+def _shipped(path: Path, kind: str, tensors: dict[str, torch.Tensor], header: ModelHeader) -> ShippedModel:
+    count = sum(value.numel() for value in tensors.values())
+    return ShippedModel(kind, header, count, path.stat().st_size, sha256(path))
+
+
 def archive(environment: str, names: Sequence[str], out: Path) -> dict[str, Path]:
-    """Write the finished runs `names` (none: all of them) in half precision to `out/ENVIRONMENT/NAME.safetensors`.
+    """Write the finished runs `names` (none: all of them) in half precision to the folder `out/ENVIRONMENT`.
 
     What `vhd bench --weights OUT` measures are then the files that anyone else can be given.
     """
@@ -85,15 +93,13 @@ def archive(environment: str, names: Sequence[str], out: Path) -> dict[str, Path
     written = {}
     for name in names or trained:
         tensors, content = read_tensors(trained[name])
-        path = out / environment / f"{name}.safetensors"
+        path = out / environment / file_name(name)
         save_tensors(path, half_precision(tensors), {**content, "format": FORMAT})
         written[name] = path
     return written
 
 
-def _load(
-    environment: str, kind: str, run: str, gamma: float | None
-) -> tuple[Path, dict[str, torch.Tensor], ModelHeader]:
+def _load(environment: str, kind: str, run: str, gamma: float | None) -> tuple[dict[str, torch.Tensor], ModelHeader]:
     """A run's model, checked to be one that can ship."""
     from vhdiffuser.diffusion.config import PlannerConfig
 
@@ -107,4 +113,4 @@ def _load(
             raise DataError(f"{path}: a planner of the fixed horizon {config.horizon}; the variable-horizon one ships.")
         config = config if gamma is None else replace(config, gamma=gamma)
         header = replace(header, config=config.to_json())  # with gamma also where the file is older than that field
-    return path, tensors, header
+    return tensors, header
