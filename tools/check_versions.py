@@ -62,15 +62,18 @@ def torch_backend() -> list[str]:
     return option if done.returncode == 0 else []
 
 
-def attempt(version: str, versions: str, extras: tuple[str, ...], backend: list[str], tests: list[str]) -> Trial:
+def attempt(
+    version: str, versions: str, extras: tuple[str, ...], hold: list[str], backend: list[str], tests: list[str]
+) -> Trial:
     """Install and test in a virtual environment of its own, which is deleted afterwards."""
     python = find_python(version)
     if python is None:
         return Trial(version, versions, "", "no such Python on this machine", None)
     with tempfile.TemporaryDirectory(prefix="vhd-versions-") as folder:
-        venv, wanted = Path(folder) / "venv", Path(folder) / "wanted.txt"
+        venv, wanted, held = Path(folder) / "venv", Path(folder) / "wanted.txt", Path(folder) / "held.txt"
+        held.write_text("\n".join(hold))
         inside = str(venv / ("Scripts" if os.name == "nt" else "bin") / "python")
-        what = ["pyproject.toml", *(part for extra in extras for part in ("--extra", extra))]
+        what = ["pyproject.toml", "--constraint", str(held), *(part for extra in extras for part in ("--extra", extra))]
         how = ["--resolution", RESOLUTIONS[versions], "--only-binary", ":all:", "--python", inside, *backend]
         install = [*UV, "pip", "install", "--python", inside, *backend]
         steps = [
@@ -114,6 +117,7 @@ def main() -> int:
     parser.add_argument("--pythons", nargs="+", default=list(PYTHONS), choices=PYTHONS)
     parser.add_argument("--versions", nargs="+", default=list(RESOLUTIONS), choices=list(RESOLUTIONS))
     parser.add_argument("--ogbench", action="store_true", help="with antmaze and cube (Python 3.10 to 3.12)")
+    parser.add_argument("--hold", nargs="+", default=[], metavar="torch==2.6.0", help="versions that are not varied")
     parser.add_argument("tests", nargs="*", help="for pytest, after --: for example -- tests/planner -x")
     options = parser.parse_args()
     if _run([*UV, "--version"]).returncode != 0:
@@ -123,7 +127,7 @@ def main() -> int:
     trials = []
     for version in options.pythons:
         for versions in options.versions:
-            trials.append(attempt(version, versions, extras, backend, options.tests))
+            trials.append(attempt(version, versions, extras, options.hold, backend, options.tests))
             print(table(trials[-1:]).splitlines()[-1], flush=True)
     print("\n" + table(trials))
     return int(any(trial.passed is False for trial in trials))

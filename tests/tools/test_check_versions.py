@@ -20,6 +20,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     def run(command: list[str], given: str | None = None) -> subprocess.CompletedProcess[str]:
         commands.append(command)
         if "compile" in command:
+            assert Path(command[command.index("--constraint") + 1]).read_text() == "numpy==2.1.0"
             Path(command[-1]).write_text("# made up\ntorch==2.6.0\n    # via vhdiffuser\n")
         failed = "pytest" in command
         return subprocess.CompletedProcess(command, int(failed), "F\n=== 1 failed, 2 passed in 3s ===\n", "")
@@ -31,7 +32,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 
 @pytest.mark.parametrize(("versions", "resolution"), [("oldest", "lowest-direct"), ("newest", "highest")])
 def test_versions_are_resolved_then_held_while_the_tests_run(ran, versions, resolution) -> None:
-    trial = check_versions.attempt("3.10", versions, ("web",), [], ["-x"])
+    trial = check_versions.attempt("3.10", versions, ("web",), ["numpy==2.1.0"], [], ["-x"])
     assert (trial.passed, trial.outcome, trial.installed) == (False, "1 failed, 2 passed in 3s", "torch 2.6.0")
     _, resolve, install, tools, tests = ran
     assert resolve[resolve.index("--resolution") + 1] == resolution
@@ -42,7 +43,7 @@ def test_versions_are_resolved_then_held_while_the_tests_run(ran, versions, reso
 
 
 def test_a_python_that_is_not_there_is_not_tried(ran) -> None:
-    trial = check_versions.attempt("3.14", "newest", (), [], [])
+    trial = check_versions.attempt("3.14", "newest", (), [], [], [])
     assert not ran
     assert trial.passed is None
     assert check_versions.table([trial]).splitlines()[-1] == (
