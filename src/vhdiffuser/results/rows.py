@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from vhdiffuser.errors import DataError
+from vhdiffuser.files import regular_target
 from vhdiffuser.results.checks import SHARED, row_fault
 from vhdiffuser.results.paths import PAIRS
 
@@ -188,7 +189,7 @@ def open_results(path: Path, config: dict[str, Any]) -> Iterator[RowWriter]:
     config = json.loads(json.dumps(config))  # as it will be read back: tuples are lists
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        file = open(path, "a+", encoding="utf-8", newline="\n")  # noqa: SIM115 - closed below
+        file = open(regular_target(path), "a+", encoding="utf-8", newline="\n")  # noqa: SIM115 - closed below
     except OSError as error:
         raise DataError(f"{path}: cannot be written ({error}).") from error
     try:
