@@ -22,6 +22,9 @@ def print_json(value: Any) -> None:
 @contextmanager
 def progress_bar(title: str, unit: str, quiet: bool = False) -> Iterator[Callable[..., None]]:
     """A bar with the time left: call with (done, total), and `note=` for a text beside it."""
+    if quiet:  # rich before 14.3 ends even a disabled bar with an empty line
+        yield lambda done, total, note="": None
+        return
     columns = (
         TextColumn("{task.description}"),
         BarColumn(bar_width=16),
@@ -29,7 +32,7 @@ def progress_bar(title: str, unit: str, quiet: bool = False) -> Iterator[Callabl
         TimeRemainingColumn(elapsed_when_finished=True),
         TextColumn("{task.fields[note]}"),
     )
-    with Progress(*columns, console=err, disable=quiet, transient=False) as bar:
+    with Progress(*columns, console=err, transient=False) as bar:
         task = bar.add_task(title, total=None, note="", of="?")
 
         def advance(done: float, total: float, note: str = "") -> None:
