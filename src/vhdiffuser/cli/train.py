@@ -13,12 +13,12 @@ import tyro
 from tyro.conf import Positional
 
 from vhdiffuser.cli.console import out, print_json, progress_bar
-from vhdiffuser.data.normalizer import Normalizer
 from vhdiffuser.data.store import Dataset, load_dataset
 from vhdiffuser.diffusion.config import PlannerConfig
 from vhdiffuser.errors import VhdError
-from vhdiffuser.models import find_model, run_folder, run_name
+from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.training.loop import LoopConfig, Precision, Status, train
+from vhdiffuser.weights.places import find_model, run_folder, run_name
 
 if TYPE_CHECKING:
     import torch
