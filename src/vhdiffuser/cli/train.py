@@ -157,7 +157,7 @@ class TrainPlanner(Common):
     """
 
     recipe: Recipe = "default"
-    """`default` is what measured best on two cores; `paper` is the paper's, with Diffuser's values where it is silent."""
+    """`default` is what measured best on two cores; `paper` the paper's, with Diffuser's values where it is silent."""
     horizon: int | None = None
     """Train on crops of this many states only."""
     prediction: Literal["epsilon", "sample", "v_prediction"] | None = None
@@ -247,7 +247,7 @@ class TrainLength(Common):
     """
 
     recipe: Recipe = "default"
-    """`default` is what measured best on two cores; `paper` is the paper's, with Diffuser's values where it is silent."""
+    """`default` is what measured best on two cores; `paper` the paper's, with Diffuser's values where it is silent."""
     loop: LoopConfig = field(default_factory=lambda: LoopConfig(updates=4_000, learning_rate=1e-3))
 
     def run(self) -> None:
