@@ -17,11 +17,11 @@ from rich.progress import track
 
 from vhdiffuser.benchmark.instances import draw_instances
 from vhdiffuser.data.build_antmaze import subgoal_table
-from vhdiffuser.data.normalizer import Normalizer
 from vhdiffuser.data.store import load_dataset
 from vhdiffuser.data.walker import Walker
 from vhdiffuser.envs.antmaze import AntMazeEnv, cell_of
 from vhdiffuser.envs.success import reached
+from vhdiffuser.normalizer import Normalizer
 
 
 @dataclass(frozen=True)

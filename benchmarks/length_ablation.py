@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from comparing import check_names, comparison_parser, run_comparison, train_run
+from sweep import check_names, comparison_parser, run_comparison, train_run
 
 from vhdiffuser.benchmark import length_eval
 from vhdiffuser.cli.console import err
@@ -30,11 +30,11 @@ from vhdiffuser.files import sha256
 from vhdiffuser.length.config import LengthConfig
 from vhdiffuser.length.predictor import LengthPredictor
 from vhdiffuser.length.task import LengthTask
-from vhdiffuser.modelfile import load_model
-from vhdiffuser.models import run_folder
 from vhdiffuser.report.comparison import Column, Comparison
 from vhdiffuser.training.loop import LoopConfig
 from vhdiffuser.types import EnvSpec, FloatArray
+from vhdiffuser.weights.format import load_model
+from vhdiffuser.weights.places import run_folder
 
 COLUMNS = (
     Column("environment", "environment"),

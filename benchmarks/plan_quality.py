@@ -33,10 +33,10 @@ from vhdiffuser.envs.maze2d import BALL_RADIUS, clearance
 from vhdiffuser.execution.executor import Executor
 from vhdiffuser.execution.rules import single_shot
 from vhdiffuser.execution.simulators import Simulators
-from vhdiffuser.models import run_folder
 from vhdiffuser.planner.bound import BoundPlanner
 from vhdiffuser.planner.planner import Planner
 from vhdiffuser.types import Plan
+from vhdiffuser.weights.places import run_folder
 
 
 class GeodesicLength:

@@ -18,10 +18,10 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from vhdiffuser.data.normalizer import Normalizer
 from vhdiffuser.diffusion.config import PlannerConfig
 from vhdiffuser.diffusion.unet import TemporalUnet
 from vhdiffuser.envs.registry import get_spec
+from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.planner.planner import Planner
 from vhdiffuser.training.device import pick_precision
 

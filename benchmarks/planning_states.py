@@ -35,7 +35,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from comparing import check_names, comparison_parser, run_comparison, train_run
+from sweep import check_names, comparison_parser, run_comparison, train_run
 
 from vhdiffuser.benchmark.failures import Facts, share_in_walls
 from vhdiffuser.benchmark.instances import draw_instances
@@ -53,13 +53,13 @@ from vhdiffuser.execution.rules import replan_on_deviation, single_shot
 from vhdiffuser.execution.simulators import Simulators
 from vhdiffuser.files import sha256
 from vhdiffuser.length.predictor import LengthPredictor
-from vhdiffuser.modelfile import load_model
-from vhdiffuser.models import find_model, run_folder
 from vhdiffuser.planner.bound import BoundPlanner
 from vhdiffuser.planner.planner import Planner
 from vhdiffuser.report.comparison import Column, Comparison
 from vhdiffuser.results.summary import bootstrap_interval, wilson_interval
 from vhdiffuser.types import EnvSpec, FloatArray, Instance, IntArray, Plan
+from vhdiffuser.weights.format import load_model
+from vhdiffuser.weights.places import find_model, run_folder
 
 PROTOCOLS = ("ss", "rp")
 STRAIGHT = "straight-line"

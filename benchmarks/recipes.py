@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from comparing import check_names, comparison_parser, run_comparison, train_run
+from sweep import check_names, comparison_parser, run_comparison, train_run
 
 from vhdiffuser.benchmark.instances import draw_instances
 from vhdiffuser.cli.console import err
@@ -43,14 +43,14 @@ from vhdiffuser.execution.rules import single_shot
 from vhdiffuser.execution.simulators import Simulators
 from vhdiffuser.files import sha256
 from vhdiffuser.length.predictor import LengthPredictor
-from vhdiffuser.modelfile import load_model
-from vhdiffuser.models import find_model, run_folder
 from vhdiffuser.planner.bound import BoundPlanner
 from vhdiffuser.planner.planner import Planner
 from vhdiffuser.report.comparison import Column, Comparison
 from vhdiffuser.results.summary import bootstrap_interval, wilson_interval
 from vhdiffuser.training.loop import LoopConfig
 from vhdiffuser.types import EnvSpec, Instance
+from vhdiffuser.weights.format import load_model
+from vhdiffuser.weights.places import find_model, run_folder
 
 COLUMNS = (
     Column("recipe", "recipe"),

@@ -25,8 +25,8 @@ from vhdiffuser.data.store import load_dataset
 from vhdiffuser.envs.maze2d import BALL_RADIUS, clearance
 from vhdiffuser.length.config import LengthConfig
 from vhdiffuser.length.task import LengthTask
-from vhdiffuser.models import run_folder, shipped_path
 from vhdiffuser.training.loop import LoopConfig, train
+from vhdiffuser.weights.places import run_folder, shipped_path
 
 SPACING = 0.1  # between two nodes, in units of the maze
 SPEED = 0.03  # units a control step, about what the data's ball makes

@@ -28,8 +28,8 @@ from vhdiffuser.diffusion.config import PlannerConfig
 from vhdiffuser.diffusion.task import PlannerTask
 from vhdiffuser.length.config import LengthConfig
 from vhdiffuser.length.task import LengthTask
-from vhdiffuser.models import run_folder
 from vhdiffuser.training.loop import LoopConfig, Status, train
+from vhdiffuser.weights.places import run_folder
 
 SPEED = 0.02
 

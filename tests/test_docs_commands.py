@@ -25,7 +25,7 @@ from pathlib import Path
 import pytest
 
 from vhdiffuser import cli
-from vhdiffuser.models import shipped_environments
+from vhdiffuser.weights.places import shipped_environments
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [

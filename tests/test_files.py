@@ -13,7 +13,7 @@ from vhdiffuser.cli import run
 from vhdiffuser.data.store import dataset_path
 from vhdiffuser.errors import DataError
 from vhdiffuser.files import atomic_path, checked_name
-from vhdiffuser.models import run_folder
+from vhdiffuser.weights.places import run_folder
 
 
 def write(path: Path, text: str = "new") -> None:

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from vhdiffuser.control.base import Controller, reference_states
-from vhdiffuser.data.normalizer import Normalizer
 from vhdiffuser.envs.base import PlanningEnv
 from vhdiffuser.errors import VhdError
+from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.types import EnvSpec, Instance, Plan
 
 SPEED = 0.1

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from vhdiffuser.envs.gym_registration import register
 
 if TYPE_CHECKING:
+    __version__: str
     from vhdiffuser.execution.execute import execute
     from vhdiffuser.length.predictor import LengthPredictor
     from vhdiffuser.planner.load import load_planner
@@ -34,8 +35,17 @@ register()
 
 def __getattr__(name: str) -> Any:
     """Import what is asked for, when it is asked for: torch takes seconds."""
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("vhdiffuser")
     if name not in _HOMES:
         raise AttributeError(f"module 'vhdiffuser' has no attribute '{name}'")
     from importlib import import_module
 
     return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    """What Tab shows: all that can be had from here."""
+    return sorted([*__all__, "__version__", "__doc__", "__all__"])

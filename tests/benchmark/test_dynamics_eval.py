@@ -19,10 +19,10 @@ from vhdiffuser.benchmark.dynamics_eval import (
 )
 from vhdiffuser.benchmark.falls import fallen
 from vhdiffuser.control.inverse_dynamics import DynamicsConfig, InverseDynamics, InverseDynamicsController
-from vhdiffuser.data.normalizer import Normalizer
 from vhdiffuser.envs.registry import get_spec
 from vhdiffuser.errors import DataError, VhdError
 from vhdiffuser.execution.simulators import Simulators
+from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.types import Episodes, Instance
 
 CONFIG = DynamicsConfig(hidden=1, layers=1, ahead=(1,), held_out=0.5)

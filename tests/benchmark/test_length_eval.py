@@ -20,12 +20,12 @@ from vhdiffuser.benchmark.length_eval import (
     observed_speed,
     true_steps,
 )
-from vhdiffuser.data.normalizer import Normalizer
 from vhdiffuser.envs.maze2d import Maze2dEnv
 from vhdiffuser.envs.registry import get_spec
 from vhdiffuser.errors import VhdError
 from vhdiffuser.length.config import LengthConfig
 from vhdiffuser.length.predictor import LengthPredictor
+from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.report import length_figures
 from vhdiffuser.report.length_figures import calibration_curve, distance_fields, scatter
 from vhdiffuser.types import Episodes

@@ -18,8 +18,8 @@ from vhdiffuser.benchmark.settings import BenchConfig
 from vhdiffuser.envs.registry import get_spec
 from vhdiffuser.errors import DataError, UnknownNameError, VhdError
 from vhdiffuser.results.paths import plans_path, result_path, rollout_path
+from vhdiffuser.results.rollout_files import load_plans, load_rollout
 from vhdiffuser.results.rows import Row, read_results
-from vhdiffuser.results.sidefiles import load_plans, load_rollout
 from vhdiffuser.streams import STREAMS
 
 CONFIG = BenchConfig("toy", n=12, seeds=(4,), threshold=0.05, check_every=3, keep=2, workers=1, simulators=5)

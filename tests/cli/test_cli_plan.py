@@ -13,8 +13,8 @@ from pictures import BLUE, RED, WALL, YELLOW, picture, pixels_of
 
 from vhdiffuser.cli import run
 from vhdiffuser.envs.make import make_env
+from vhdiffuser.results.rollout_files import load_rollout
 from vhdiffuser.results.rows import read_folder
-from vhdiffuser.results.sidefiles import load_rollout
 
 TINY = ["--threads", "1", "--quiet", "--updates", "3", "--log-every", "1", "--warmup", "1"]
 

@@ -15,8 +15,8 @@ from vhdiffuser.cli import run
 from vhdiffuser.data.motion import FastestMotion, fastest_motion
 from vhdiffuser.data.store import Dataset, load_dataset, save_dataset
 from vhdiffuser.envs.registry import get_spec
-from vhdiffuser.modelfile import load_model
 from vhdiffuser.types import Episodes
+from vhdiffuser.weights.format import load_model
 
 ENV = "maze2d-umaze"
 QUICK = ["--workers", "1", "--quiet"]

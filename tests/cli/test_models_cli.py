@@ -11,18 +11,18 @@ import pytest
 import torch
 from safetensors import safe_open
 
-from vhdiffuser import models
 from vhdiffuser.cli import run
-from vhdiffuser.data.normalizer import Normalizer
 from vhdiffuser.diffusion.config import PlannerConfig
 from vhdiffuser.diffusion.unet import TemporalUnet
 from vhdiffuser.envs.registry import get_spec
 from vhdiffuser.errors import DataError
 from vhdiffuser.files import sha256
-from vhdiffuser.modelfile import ModelHeader, half_precision, load_model, save_model
+from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.planner.load import load_planner
 from vhdiffuser.report.cards import card_markdown
-from vhdiffuser.training import shipping
+from vhdiffuser.training import export as exporting
+from vhdiffuser.weights import places
+from vhdiffuser.weights.format import ModelHeader, half_precision, load_model, save_model
 
 ENV = "maze2d-umaze"
 TINY = ["--threads", "1", "--quiet", "--updates", "3", "--log-every", "1", "--warmup", "1"]
@@ -115,7 +115,7 @@ def test_numbers_come_from_rows_of_these_very_models(runs, tmp_path, capsys):
 @pytest.mark.slow
 def test_shipped_models_are_listed_and_benched(runs, tmp_path, capsys, monkeypatch):
     weights = tmp_path / "package"
-    monkeypatch.setattr(models, "files", lambda package: weights)
+    monkeypatch.setattr(places, "files", lambda package: weights)
     assert run(["models"]) == 0
     assert "No weights ship" in capsys.readouterr().out
     assert run(["models", "--json"]) == 0
@@ -140,7 +140,7 @@ def test_shipped_models_are_listed_and_benched(runs, tmp_path, capsys, monkeypat
 
 def test_export_writes_where_the_user_is_and_not_into_the_package(runs, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(models, "files", lambda package: tmp_path / "package")
+    monkeypatch.setattr(places, "files", lambda package: tmp_path / "package")
     assert run(["models", "export", ENV, "--quiet"]) == 0
     assert f"out/models/{ENV}" in capsys.readouterr().out
     assert {path.name for path in (tmp_path / "out/models" / ENV).iterdir()} == {
@@ -164,15 +164,15 @@ def test_the_card_of_a_fine_tuned_model_counts_all_its_updates(runs, tmp_path, c
 
 
 def test_the_ants_card_counts_both_of_its_trainings():
-    card = models.shipped_card("antmaze-medium")
+    card = places.shipped_card("antmaze-medium")
     assert card["updates"]["planner"] == 17_000
     assert "17,000 (12,000 + 5,000)" in card_markdown(card)
 
 
-@pytest.mark.parametrize("name", models.shipped_environments())
+@pytest.mark.parametrize("name", places.shipped_environments())
 def test_shipped_cards_say_the_same_in_words(name):
-    words = models.shipped_path(name, "planner").with_name("card.md").read_text()
-    assert words == card_markdown(models.shipped_card(name))
+    words = places.shipped_path(name, "planner").with_name("card.md").read_text()
+    assert words == card_markdown(places.shipped_card(name))
 
 
 def test_unfit_models_are_refused_and_nothing_is_written(runs, tmp_path, capsys, monkeypatch):
@@ -183,7 +183,7 @@ def test_unfit_models_are_refused_and_nothing_is_written(runs, tmp_path, capsys,
     assert "gamma must be above 0" in capsys.readouterr().err
     assert run([*command, "--length", "vhd"]) == 1
     assert "holds a planner model" in capsys.readouterr().err
-    monkeypatch.setattr(shipping, "LIMIT", 20_000)
+    monkeypatch.setattr(exporting, "LIMIT", 20_000)
     assert run(command) == 1
     assert "at most 0 MB ship" in capsys.readouterr().err
     fixed = ["--horizon", "64", "--dim", "8", "--batch-size", "4"]

@@ -12,7 +12,7 @@ from vhdiffuser.cli import parse, run
 from vhdiffuser.cli.reproduce import UPDATES, Reproduce
 from vhdiffuser.envs.registry import SPECS, get_spec
 from vhdiffuser.errors import VhdError
-from vhdiffuser.models import find_model
+from vhdiffuser.weights.places import find_model
 
 
 @pytest.mark.parametrize("environment", list(SPECS))

@@ -15,7 +15,7 @@ import pytest
 from vhdiffuser.cli import run
 from vhdiffuser.errors import Interrupted
 from vhdiffuser.files import sha256
-from vhdiffuser.models import run_folder, run_name
+from vhdiffuser.weights.places import run_folder, run_name
 
 # A shell that starts us in the background may have told us to ignore Ctrl-C, and children inherit that.
 PROGRAM = """

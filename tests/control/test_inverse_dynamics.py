@@ -16,11 +16,11 @@ from vhdiffuser.control.inverse_dynamics import (
     along_path,
     proprioception_dims,
 )
-from vhdiffuser.data.normalizer import Normalizer
 from vhdiffuser.envs.registry import get_spec
 from vhdiffuser.errors import DataError, VhdError
-from vhdiffuser.modelfile import save_model
+from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.types import Episodes, Plan
+from vhdiffuser.weights.format import save_model
 
 # A point with a heading it cannot change: observation (x, y, heading), p <- p + 0.1 * action.
 SPEC = replace(POINT, observation_dim=3)

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from vhdiffuser.data.crops import Crops, evened, knot_count
+from vhdiffuser.data.crops import Crops, evened
+from vhdiffuser.diffusion.interpolation import knot_count
 from vhdiffuser.errors import DataError
 
 

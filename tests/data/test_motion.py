@@ -9,10 +9,10 @@ import pytest
 from toy_point import SPEC
 
 from vhdiffuser.data.motion import FastestMotion, fastest_motion
-from vhdiffuser.data.normalizer import Normalizer
 from vhdiffuser.diffusion.config import PlannerConfig
 from vhdiffuser.diffusion.task import PlannerTask
 from vhdiffuser.errors import DataError
+from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.types import Episodes
 
 

@@ -9,9 +9,9 @@ from safetensors.numpy import save_file
 
 from vhdiffuser import files
 from vhdiffuser.data.importing import own_spec
-from vhdiffuser.data.normalizer import Normalizer
 from vhdiffuser.data.store import Dataset, dataset_path, known_names, load_dataset, save_dataset, summary
 from vhdiffuser.errors import DataError, UnknownNameError
+from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.types import Episodes
 
 

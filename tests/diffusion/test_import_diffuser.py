@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 import torch
 
-from vhdiffuser.data.normalizer import Normalizer
 from vhdiffuser.diffusion.import_diffuser import import_checkpoint
 from vhdiffuser.diffusion.process import cosine_betas
 from vhdiffuser.diffusion.unet import TemporalUnet
 from vhdiffuser.envs.registry import get_spec
 from vhdiffuser.errors import DataError
+from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.planner.planner import Planner
 
 SPEC = get_spec("maze2d-umaze")

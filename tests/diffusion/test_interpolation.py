@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from scipy.interpolate import CubicHermiteSpline
 
-from vhdiffuser.data.crops import knot_count
-from vhdiffuser.diffusion.interpolation import control_rate, smoothed
+from vhdiffuser.diffusion.interpolation import control_rate, knot_count, smoothed
 from vhdiffuser.envs.registry import get_spec
 
 MAZE = get_spec("maze2d-umaze")

@@ -9,15 +9,15 @@ import pytest
 import torch
 from torch import nn
 
-from vhdiffuser.data.crops import knot_count
-from vhdiffuser.data.normalizer import Normalizer
 from vhdiffuser.diffusion.config import PlannerConfig
+from vhdiffuser.diffusion.interpolation import knot_count
 from vhdiffuser.diffusion.task import PlannerTask
 from vhdiffuser.diffusion.unet import TemporalUnet
 from vhdiffuser.envs.registry import get_spec
 from vhdiffuser.errors import DataError, UnknownNameError, VhdError
-from vhdiffuser.modelfile import load_model, save_model
+from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.types import EnvSpec, Episodes
+from vhdiffuser.weights.format import load_model, save_model
 
 SPEC = replace(get_spec("maze2d-umaze"), L_min=8, T_max=40)
 

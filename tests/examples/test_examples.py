@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from vhdiffuser.models import shipped_environments
+from vhdiffuser.weights.places import shipped_environments
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 ELSEWHERE = {"api_client.py"}

@@ -6,9 +6,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from vhdiffuser.data.normalizer import Normalizer
 from vhdiffuser.length.config import LengthConfig
 from vhdiffuser.length.task import LengthTask
+from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.types import EnvSpec, Episodes
 
 

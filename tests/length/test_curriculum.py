@@ -9,8 +9,8 @@ import torch
 from vhdiffuser.errors import VhdError
 from vhdiffuser.length.config import LengthConfig, PhaseConfig, PlateauConfig
 from vhdiffuser.length.curriculum import Curriculum
-from vhdiffuser.modelfile import load_model
-from vhdiffuser.models import find_model, shipped_environments
+from vhdiffuser.weights.format import load_model
+from vhdiffuser.weights.places import find_model, shipped_environments
 
 PHASES = tuple(
     replace(phase, shortest=20, longest=longest, lambda_cons=weight, lambda_triangle=2 * weight)

@@ -9,10 +9,10 @@ import torch
 from length_toys import chain_walks, fit, grid_walks, toy_spec
 from scipy.stats import spearmanr
 
-from vhdiffuser.data.normalizer import Normalizer
 from vhdiffuser.length.config import LengthConfig, NetworkConfig
 from vhdiffuser.length.predictor import LengthPredictor
 from vhdiffuser.length.task import LengthTask
+from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.types import Episodes
 
 

@@ -9,15 +9,15 @@ import pytest
 import torch
 from torch import nn
 
-from vhdiffuser.data.normalizer import Normalizer
 from vhdiffuser.envs.registry import get_spec
 from vhdiffuser.errors import DataError, OutsideDataWarning, VhdError
 from vhdiffuser.length.config import LengthConfig, NetworkConfig
 from vhdiffuser.length.network import FourierEncoder, LengthNetwork
 from vhdiffuser.length.predictor import LengthPredictor
 from vhdiffuser.length.task import LengthTask
-from vhdiffuser.modelfile import save_model
+from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.types import Episodes
+from vhdiffuser.weights.format import save_model
 
 SPEC = replace(get_spec("maze2d-umaze"), T_max=50)
 CONFIG = LengthConfig(network=NetworkConfig(features=8, width=16, depth=1), relay_graph=None)

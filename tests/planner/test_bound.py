@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 import torch
 
-from vhdiffuser.data.normalizer import Normalizer
 from vhdiffuser.diffusion.config import PlannerConfig
 from vhdiffuser.diffusion.unet import TemporalUnet
 from vhdiffuser.envs.registry import get_spec
 from vhdiffuser.errors import DataError, UnknownNameError, VhdError
-from vhdiffuser.models import find_model, run_folder, run_name, shipped_path
+from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.planner.bound import BoundPlanner
 from vhdiffuser.planner.load import load_planner
 from vhdiffuser.planner.planner import Planner
+from vhdiffuser.weights.places import find_model, run_folder, run_name, shipped_path
 
 SPEC = get_spec("maze2d-umaze")
 

@@ -10,19 +10,19 @@ import numpy as np
 import pytest
 import torch
 
-from vhdiffuser.data.crops import knot_count
-from vhdiffuser.data.normalizer import Normalizer
 from vhdiffuser.diffusion.config import PlannerConfig
+from vhdiffuser.diffusion.interpolation import knot_count
 from vhdiffuser.diffusion.task import PlannerTask
 from vhdiffuser.diffusion.unet import TemporalUnet
 from vhdiffuser.envs.registry import get_spec
 from vhdiffuser.errors import ClippedLengthWarning, DataError, OutsideDataWarning, VhdError, VhdWarning
-from vhdiffuser.modelfile import ModelHeader, load_model, save_model
-from vhdiffuser.models import find_model, shipped_environments
+from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.planner import planner as planner_module
 from vhdiffuser.planner.bound import BoundPlanner
 from vhdiffuser.planner.planner import Planner
 from vhdiffuser.types import EnvSpec, Episodes
+from vhdiffuser.weights.format import ModelHeader, load_model, save_model
+from vhdiffuser.weights.places import find_model, shipped_environments
 
 SPEC = get_spec("maze2d-umaze")
 NORMALIZER = Normalizer(np.array([0.4, 0.4, -5, -5], np.float32), np.array([3.2, 3.2, 5, 5], np.float32))

@@ -21,8 +21,8 @@ from vhdiffuser.report.figures import choose_case
 from vhdiffuser.report.video import replay_frames, top_view_frames, write_gif
 from vhdiffuser.results.cells import pool
 from vhdiffuser.results.paths import plans_path, result_path, rollout_path
+from vhdiffuser.results.rollout_files import load_plans, load_rollout
 from vhdiffuser.results.rows import Row, read_folder
-from vhdiffuser.results.sidefiles import load_plans, load_rollout
 from vhdiffuser.types import Instance
 
 CONFIG = BenchConfig("toy", n=30, threshold=0.05, check_every=3, keep=4, workers=1, simulators=30)

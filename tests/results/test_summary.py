@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from vhdiffuser.errors import DataError
+from vhdiffuser.results.rollout_files import KeptRollout, PlanSheet, load_plans, load_rollout, save_plans, save_rollout
 from vhdiffuser.results.rows import Row
-from vhdiffuser.results.sidefiles import KeptRollout, PlanSheet, load_plans, load_rollout, save_plans, save_rollout
 from vhdiffuser.results.summary import bootstrap_interval, summarize_cell, wilson_interval
 from vhdiffuser.types import Instance
 

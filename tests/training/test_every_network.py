@@ -11,11 +11,11 @@ import torch
 
 from vhdiffuser.control.dynamics_task import DynamicsTask
 from vhdiffuser.control.inverse_dynamics import DynamicsConfig
-from vhdiffuser.data.normalizer import Normalizer
 from vhdiffuser.diffusion.config import PlannerConfig
 from vhdiffuser.diffusion.task import PlannerTask
 from vhdiffuser.length.config import LengthConfig
 from vhdiffuser.length.task import LengthTask
+from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.training.loop import LoopConfig, Status, train
 from vhdiffuser.types import EnvSpec, Episodes
 

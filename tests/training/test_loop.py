@@ -19,8 +19,8 @@ from torch import nn
 
 from vhdiffuser.errors import DataError, Interrupted, VhdError
 from vhdiffuser.files import sha256
-from vhdiffuser.modelfile import ModelHeader, load_model, save_model
 from vhdiffuser.training.loop import LoopConfig, learning_rate, train
+from vhdiffuser.weights.format import ModelHeader, load_model, save_model
 
 pytestmark = pytest.mark.usefixtures("each_precision")
 

@@ -10,9 +10,9 @@ from test_loop import CONFIG, LineTask
 from torch import nn
 
 from vhdiffuser.errors import Interrupted
-from vhdiffuser.modelfile import load_model
 from vhdiffuser.training.loop import train
 from vhdiffuser.training.muon import Muon, orthogonalized
+from vhdiffuser.weights.format import load_model
 
 
 @pytest.mark.parametrize("shape", [(3, 16, 40), (2, 40, 16), (1, 24, 24)])

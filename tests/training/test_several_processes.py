@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from vhdiffuser.cli import run
-from vhdiffuser.modelfile import load_model
-from vhdiffuser.models import run_folder
+from vhdiffuser.weights.format import load_model
+from vhdiffuser.weights.places import run_folder
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("each_precision")]
 

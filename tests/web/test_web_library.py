@@ -14,13 +14,13 @@ from vhdiffuser.diffusion.unet import TemporalUnet
 from vhdiffuser.errors import UnknownNameError
 from vhdiffuser.length.config import LengthConfig, goal_dims
 from vhdiffuser.length.network import LengthNetwork
-from vhdiffuser.modelfile import ModelHeader, save_model
-from vhdiffuser.models import run_folder
 from vhdiffuser.web import planning
 from vhdiffuser.web.library import Library, Missing, Shelf
 from vhdiffuser.web.limits import NotReady
 from vhdiffuser.web.messages import PlanRequest
 from vhdiffuser.web.scene import checked_instance, describe
+from vhdiffuser.weights.format import ModelHeader, save_model
+from vhdiffuser.weights.places import run_folder
 
 
 def save(kind: str, name: str, network: torch.nn.Module, config: dict) -> None:

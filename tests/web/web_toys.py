@@ -11,10 +11,10 @@ import torch
 from torch import nn
 
 from vhdiffuser.control.base import Controller, make_controller
-from vhdiffuser.data.normalizer import Normalizer
 from vhdiffuser.diffusion.config import PlannerConfig
 from vhdiffuser.envs.make import make_env
 from vhdiffuser.envs.registry import get_spec
+from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.planner.planner import Planner
 from vhdiffuser.web.library import Library, Loaded, Missing, Shelf, SimulatorPool
 

@@ -34,8 +34,8 @@ from vhdiffuser.errors import VhdError
 from vhdiffuser.execution.executor import BatchPlanner, Executor, Outcome
 from vhdiffuser.execution.rules import ExecutionRule
 from vhdiffuser.execution.simulators import Simulators
+from vhdiffuser.results.rollout_files import KeptRollout
 from vhdiffuser.results.rows import ResultFile, Row
-from vhdiffuser.results.sidefiles import KeptRollout
 from vhdiffuser.streams import STREAMS
 from vhdiffuser.types import EnvSpec, FloatArray, Instance, Plan
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from vhdiffuser.envs.base import PlanningEnv
 from vhdiffuser.execution.executor import BatchPlanner, plan_seed
-from vhdiffuser.results.sidefiles import PlanSheet
+from vhdiffuser.results.rollout_files import PlanSheet
 from vhdiffuser.types import Instance
 
 MISMATCH = (0.5, 1.0, 1.4)

@@ -19,8 +19,8 @@ from vhdiffuser.errors import ClippedLengthWarning
 from vhdiffuser.execution.executor import Executor, Outcome
 from vhdiffuser.execution.simulators import EnvFactory, Simulators
 from vhdiffuser.results.paths import plans_path, result_path, rollout_path
+from vhdiffuser.results.rollout_files import KeptRollout, save_plans, save_rollout
 from vhdiffuser.results.rows import Row, open_results
-from vhdiffuser.results.sidefiles import KeptRollout, save_plans, save_rollout
 from vhdiffuser.results.summary import Summary, summarize_cell
 from vhdiffuser.streams import STREAMS
 from vhdiffuser.types import EnvSpec, Instance

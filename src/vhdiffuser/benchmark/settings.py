@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from vhdiffuser.benchmark import peers
+from vhdiffuser.benchmark import external_protocols
 from vhdiffuser.benchmark.instances import draw_instances, load_instances
 from vhdiffuser.benchmark.methods import TABLE_METHODS
 from vhdiffuser.envs.base import PlanningEnv
@@ -112,14 +112,14 @@ def make_setting(protocol: str, config: BenchConfig, env: PlanningEnv, seed: int
             f"protocol '{protocol}' has instances of its own; leave out the file of pairs and the distribution."
         )
     if protocol == "ogbench":
-        rule = replan_on_deviation(peers.OGBENCH_STEPS, config.threshold, config.check_every)
-        instances = peers.ogbench_instances(env, config.size, seed)
-        return Setting(instances, rule, hit=peers.ogbench_hit(env), tasks=peers.OGBENCH_TASKS)
-    instances = peers.d4rl_instances(env, config.size, seed, random_goal="random" in protocol)
-    rule = peers.d4rl_rule(env)
+        rule = replan_on_deviation(external_protocols.OGBENCH_STEPS, config.threshold, config.check_every)
+        instances = external_protocols.ogbench_instances(env, config.size, seed)
+        return Setting(instances, rule, hit=external_protocols.ogbench_hit(env), tasks=external_protocols.OGBENCH_TASKS)
+    instances = external_protocols.d4rl_instances(env, config.size, seed, random_goal="random" in protocol)
+    rule = external_protocols.d4rl_rule(env)
     if protocol.endswith("-rp"):
         rule = replace(rule, hold=False, threshold=config.threshold, check_every=config.check_every)
-    return Setting(instances, rule, hit=peers.d4rl_hit(env), score=peers.d4rl_scorer(env))
+    return Setting(instances, rule, hit=external_protocols.d4rl_hit(env), score=external_protocols.d4rl_scorer(env))
 
 
 def paper_instances(config: BenchConfig, env: PlanningEnv, seed: int) -> list[Instance]:

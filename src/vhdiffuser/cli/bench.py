@@ -16,7 +16,7 @@ from vhdiffuser.cli.console import err, out, print_json, progress_bar
 from vhdiffuser.envs.registry import get_spec
 from vhdiffuser.errors import DataError, VhdError
 from vhdiffuser.files import sha256
-from vhdiffuser.models import Source, find_model
+from vhdiffuser.weights.places import Source, find_model
 
 if TYPE_CHECKING:
     from vhdiffuser.benchmark.methods import Method, PlannerChoice
@@ -226,7 +226,7 @@ class Bench:
     def _write_videos(self, view: View) -> None:
         from vhdiffuser.envs.make import make_env
         from vhdiffuser.report.video import write_rollout
-        from vhdiffuser.results.sidefiles import load_rollout
+        from vhdiffuser.results.rollout_files import load_rollout
 
         env = make_env(get_spec(self.env).name)
         for path in sorted((self.out / env.spec.name / "rollouts").glob("*.npz")):

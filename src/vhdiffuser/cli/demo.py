@@ -15,7 +15,7 @@ from vhdiffuser.cli.console import out, print_json, progress_bar
 from vhdiffuser.envs.registry import SPECS
 from vhdiffuser.errors import DataError
 from vhdiffuser.files import sha256
-from vhdiffuser.models import shipped_environments, shipped_path
+from vhdiffuser.weights.places import shipped_environments, shipped_path
 
 if TYPE_CHECKING:
     from vhdiffuser.benchmark.methods import PlannerChoice
@@ -127,8 +127,8 @@ def _draw(rows: dict[str, Path], picture: Path) -> None:
     """The kept rollouts beside each protocol's rows."""
     from vhdiffuser.report.rollout_figures import draw_rollouts
     from vhdiffuser.results.paths import rollout_path
+    from vhdiffuser.results.rollout_files import load_rollout
     from vhdiffuser.results.rows import read_results
-    from vhdiffuser.results.sidefiles import load_rollout
 
     config = read_results(rows[PROTOCOLS[0]]).config
     paths = {protocol: [rollout_path(path, number) for number in range(PANELS)] for protocol, path in rows.items()}

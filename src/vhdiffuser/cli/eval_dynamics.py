@@ -13,7 +13,7 @@ from tyro.conf import Positional
 from vhdiffuser.cli.console import err, out, print_json, progress_bar
 from vhdiffuser.envs.registry import get_spec
 from vhdiffuser.errors import VhdError
-from vhdiffuser.models import Source, find_model
+from vhdiffuser.weights.places import Source, find_model
 
 Name = Annotated[str, tyro.conf.arg(metavar="ENV")]
 
@@ -54,7 +54,7 @@ class EvalDynamics:
         from vhdiffuser.control.inverse_dynamics import InverseDynamicsController
         from vhdiffuser.data.store import load_dataset
         from vhdiffuser.execution.simulators import Simulators
-        from vhdiffuser.modelfile import load_model
+        from vhdiffuser.weights.format import load_model
 
         spec = get_spec(self.env)
         if spec.controller != "inverse_dynamics":

@@ -11,7 +11,7 @@ import tyro
 
 from vhdiffuser.cli.console import err, out, print_json
 from vhdiffuser.envs.registry import get_spec
-from vhdiffuser.models import Source, find_model, run_folder
+from vhdiffuser.weights.places import Source, find_model, run_folder
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from vhdiffuser.cli.console import err, out, print_json, progress_bar
 from vhdiffuser.envs.registry import get_spec
 from vhdiffuser.errors import ClippedLengthWarning, VhdError
 from vhdiffuser.files import atomic_path
-from vhdiffuser.models import SOURCES, Source
+from vhdiffuser.weights.places import SOURCES, Source
 
 if TYPE_CHECKING:
     from vhdiffuser.benchmark.failures import Facts, Failure

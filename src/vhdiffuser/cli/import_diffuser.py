@@ -10,7 +10,7 @@ import tyro
 
 from vhdiffuser.cli.console import out, print_json
 from vhdiffuser.files import atomic_path
-from vhdiffuser.models import run_folder, run_name
+from vhdiffuser.weights.places import run_folder, run_name
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ from tyro.conf import Positional
 
 from vhdiffuser.cli.console import err, out, print_json
 from vhdiffuser.envs.registry import SPECS
-from vhdiffuser.models import run_folder, shipped_card, shipped_environments
+from vhdiffuser.weights.places import run_folder, shipped_card, shipped_environments
 
 if TYPE_CHECKING:
-    from vhdiffuser.training.shipping import ShippedModel
+    from vhdiffuser.training.export import ShippedModel
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Export:
 
     def run(self) -> None:
         """Ship, write the card, say what is missing from it."""
-        from vhdiffuser.training.shipping import ship
+        from vhdiffuser.training.export import ship
 
         folder = self.out or Path("out/models") / self.env
         models = ship(self.env, self._runs(), folder, self.gamma)
@@ -86,7 +86,7 @@ class Card:
     def run(self) -> None:
         """Write card.json and card.md."""
         from vhdiffuser.errors import DataError
-        from vhdiffuser.training.shipping import read_shipped
+        from vhdiffuser.training.export import read_shipped
 
         models = read_shipped(self.folder)
         if "planner" not in models:
@@ -134,7 +134,7 @@ class Archive:
 
     def run(self) -> None:
         """Write, and say what was written."""
-        from vhdiffuser.training.shipping import archive
+        from vhdiffuser.training.export import archive
 
         written = archive(self.env, self.runs, self.out)
         if self.json:

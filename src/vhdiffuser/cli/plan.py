@@ -16,8 +16,8 @@ from vhdiffuser.cli.console import out, print_json
 from vhdiffuser.envs.registry import SPECS
 from vhdiffuser.errors import VhdError
 from vhdiffuser.files import atomic_path
-from vhdiffuser.models import Source
 from vhdiffuser.types import EnvSpec, FloatArray, Instance, Plan, Rollout
+from vhdiffuser.weights.places import Source
 
 if TYPE_CHECKING:
     from vhdiffuser.planner.planner import Planner

@@ -18,8 +18,8 @@ from vhdiffuser.cli.console import err, out, print_json
 from vhdiffuser.data.store import dataset_path
 from vhdiffuser.envs.registry import get_spec
 from vhdiffuser.errors import VhdError
-from vhdiffuser.models import find_model
 from vhdiffuser.types import EnvSpec
+from vhdiffuser.weights.places import find_model
 
 UPDATES = {"maze2d-umaze": 2500, "maze2d-medium": 6500, "maze2d-large": 10_500, "antmaze-medium": 17_000, "cube": 2500}
 """Updates of every planner of an environment, the baselines' too: as many as the weights that ship had."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from vhdiffuser.cli.console import err, out
 from vhdiffuser.errors import VhdError, VhdWarning, needs_extra
-from vhdiffuser.models import Source
+from vhdiffuser.weights.places import Source
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 

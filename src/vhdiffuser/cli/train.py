@@ -13,12 +13,12 @@ import tyro
 from tyro.conf import Positional
 
 from vhdiffuser.cli.console import out, print_json, progress_bar
-from vhdiffuser.data.normalizer import Normalizer
 from vhdiffuser.data.store import Dataset, load_dataset
 from vhdiffuser.diffusion.config import PlannerConfig
 from vhdiffuser.errors import VhdError
-from vhdiffuser.models import find_model, run_folder, run_name
+from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.training.loop import LoopConfig, Precision, Status, train
+from vhdiffuser.weights.places import find_model, run_folder, run_name
 
 if TYPE_CHECKING:
     import torch
@@ -157,7 +157,7 @@ class TrainPlanner(Common):
     """
 
     recipe: Recipe = "default"
-    """`default` is what measured best on two cores; `paper` follows the paper to the letter."""
+    """`default` is what measured best on two cores; `paper` the paper's, with Diffuser's values where it is silent."""
     horizon: int | None = None
     """Train on crops of this many states only."""
     prediction: Literal["epsilon", "sample", "v_prediction"] | None = None
@@ -247,7 +247,7 @@ class TrainLength(Common):
     """
 
     recipe: Recipe = "default"
-    """`default` is what measured best on two cores; `paper` follows the paper to the letter."""
+    """`default` is what measured best on two cores; `paper` the paper's, with Diffuser's values where it is silent."""
     loop: LoopConfig = field(default_factory=lambda: LoopConfig(updates=4_000, learning_rate=1e-3))
 
     def run(self) -> None:

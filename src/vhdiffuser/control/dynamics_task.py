@@ -21,10 +21,10 @@ from vhdiffuser.control.inverse_dynamics import (
     proprioception_dims,
     reach,
 )
-from vhdiffuser.data.normalizer import Normalizer
 from vhdiffuser.errors import DataError
-from vhdiffuser.modelfile import ModelHeader
+from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.types import EnvSpec, Episodes, FloatArray, Plan
+from vhdiffuser.weights.format import ModelHeader
 
 
 def split_episodes(episodes: Episodes, share: float) -> tuple[Episodes, Episodes]:

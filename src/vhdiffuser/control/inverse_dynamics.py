@@ -12,12 +12,12 @@ import torch
 from torch import nn
 
 from vhdiffuser.control.base import Controller, reference_states
-from vhdiffuser.data.normalizer import Normalizer
 from vhdiffuser.errors import DataError, VhdError
 from vhdiffuser.files import sha256
-from vhdiffuser.modelfile import load_model
+from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.threads import torch_threads
 from vhdiffuser.types import EnvSpec, FloatArray, IntArray, Plan
+from vhdiffuser.weights.format import load_model
 
 _BLOCK = 64
 """Rows per forward pass. Always exactly this many (padded), so that an action has the same bytes in any batch."""

@@ -1,15 +1,4 @@
-"""Random-length crops (Algorithm 1, lines 2 to 4): one tensor, index gathers, never across an episode's end.
-
-How a length at the control rate becomes knots. A plan of L states makes L-1 control steps. With
-temporal stride k its knots are k control steps apart *in the data, always exactly*: the network has
-no horizon input, so one spacing is all it can mean by "the next knot". L-1 is then not always a
-multiple of k, and K = round((L-1)/k) + 1 knots are taken, which span L-1 up to at most k/2 steps.
-At planning time the curve through the K knots is laid over exactly L-1 control steps
-(`vhdiffuser.diffusion.interpolation`), i.e. run k(K-1)/(L-1) times as fast as drawn: for k = 4 within
-11 % of 1 from L = 16 on, within 1 % at L = 256, and exactly 1 wherever k divides L-1. Crops with the
-spacing stretched to fit L instead would leave the network to guess that spacing, and with it the
-velocities. Stride 1 is the plain method: K = L.
-"""
+"""Random-length crops (Algorithm 1, lines 2 to 4): one tensor, index gathers, never across an episode's end."""
 
 from __future__ import annotations
 
@@ -18,11 +7,6 @@ import torch
 
 from vhdiffuser.errors import DataError
 from vhdiffuser.types import IntArray
-
-
-def knot_count(length: int, stride: int) -> int:
-    """K: knots of a plan of `length` states, at least 2 (its start and its goal)."""
-    return max((2 * (length - 1) + stride) // (2 * stride), 1) + 1
 
 
 def evened(states: np.ndarray, ends: IntArray, deviation: float) -> np.ndarray:

@@ -12,6 +12,7 @@ from vhdiffuser.data.readers import read_d4rl_maze2d, read_minari, read_ogbench,
 from vhdiffuser.data.store import Dataset
 from vhdiffuser.envs.registry import SPECS
 from vhdiffuser.errors import DataError, warn
+from vhdiffuser.files import checked_name
 from vhdiffuser.types import EnvSpec, Episodes
 
 _ROWS = 200_000
@@ -29,8 +30,7 @@ def import_dataset(name: str, file: str, **settings: Any) -> Dataset:
 
     `settings` are those of `own_spec`; a registered environment brings its own and takes none.
     """
-    if not name or any(part in name for part in ("/", "\\", "..")) or name.startswith("."):
-        raise DataError(f"'{name}' cannot name a dataset. Use letters, digits and dashes.")
+    checked_name("dataset", name)
     details = {"file": Path(file).name if not file.startswith("minari:") else file}
     if name in SPECS:
         spec = SPECS[name]

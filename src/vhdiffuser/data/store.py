@@ -12,10 +12,10 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from vhdiffuser.data.normalizer import Normalizer
 from vhdiffuser.envs.registry import SPECS
 from vhdiffuser.errors import DataError, UnknownNameError
 from vhdiffuser.files import atomic_path, checked_name, home, require_space
+from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.types import EnvSpec, Episodes
 
 

@@ -17,13 +17,13 @@ from typing import Any, Literal
 
 import torch
 
-from vhdiffuser.data.normalizer import Normalizer
 from vhdiffuser.diffusion.config import PlannerConfig
 from vhdiffuser.diffusion.process import cosine_betas
 from vhdiffuser.diffusion.unet import TemporalUnet
 from vhdiffuser.errors import DataError
-from vhdiffuser.modelfile import ModelHeader, save_model
+from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.types import EnvSpec
+from vhdiffuser.weights.format import ModelHeader, save_model
 
 State = dict[str, torch.Tensor]
 

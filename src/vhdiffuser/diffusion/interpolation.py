@@ -1,4 +1,15 @@
-"""From knots to the control rate: a smooth curve of exactly L states along K knots."""
+"""From knots to the control rate: a smooth curve of exactly L states along K knots.
+
+How a length at the control rate becomes knots. A plan of L states makes L-1 control steps. With
+temporal stride k its knots are k control steps apart *in the data, always exactly*: the network has
+no horizon input, so one spacing is all it can mean by "the next knot". L-1 is then not always a
+multiple of k, and K = round((L-1)/k) + 1 knots are taken, which span L-1 up to at most k/2 steps.
+At planning time the curve through the K knots is laid over exactly L-1 control steps
+(`control_rate`), i.e. run k(K-1)/(L-1) times as fast as drawn: for k = 4 within
+11 % of 1 from L = 16 on, within 1 % at L = 256, and exactly 1 wherever k divides L-1. Crops with the
+spacing stretched to fit L instead would leave the network to guess that spacing, and with it the
+velocities. Stride 1 is the plain method: K = L.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +18,17 @@ import numpy as np
 from vhdiffuser.types import EnvSpec, FloatArray
 
 
+def knot_count(length: int, stride: int) -> int:
+    """K: knots of a plan of `length` states, at least 2 (its start and its goal)."""
+    return max((2 * (length - 1) + stride) // (2 * stride), 1) + 1
+
+
 def control_rate(
     knots: FloatArray, length: int, stride: int, spec: EnvSpec, clamp: str, smoothing: float = 0.0
 ) -> FloatArray:
     """(B, K, d) knots in the environment's units -> (B, length, d), one state per control step.
 
-    The K knots are laid evenly over the length-1 control steps (see `vhdiffuser.data.crops`), so the first
+    The K knots are laid evenly over the length-1 control steps (see above), so the first
     and the last knot are the first and the last state. A goal dimension with a velocity follows a cubic
     Hermite curve, and its velocity is that curve's derivative: the plan moves as it says it moves.
 

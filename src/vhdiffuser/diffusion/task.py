@@ -9,15 +9,16 @@ from typing import Any
 import torch
 from torch import nn
 
-from vhdiffuser.data.crops import Crops, evened, knot_count
+from vhdiffuser.data.crops import Crops, evened
 from vhdiffuser.data.motion import fastest_motion
-from vhdiffuser.data.normalizer import Normalizer
 from vhdiffuser.diffusion.config import PlannerConfig
+from vhdiffuser.diffusion.interpolation import knot_count
 from vhdiffuser.diffusion.process import Process, clamp, clamp_mask, denoising_loss
 from vhdiffuser.diffusion.unet import TemporalUnet
 from vhdiffuser.errors import DataError, VhdError, warn
-from vhdiffuser.modelfile import ModelHeader
+from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.types import EnvSpec, Episodes
+from vhdiffuser.weights.format import ModelHeader
 
 StepsBetween = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 """Normalised states (n, d) and (n, d) -> (n,) control steps from the ones to the others' goal dimensions."""

@@ -13,8 +13,8 @@ from vhdiffuser.errors import UnknownNameError, VhdError
 from vhdiffuser.execution.executor import BatchPlanner, Executor
 from vhdiffuser.execution.rules import replan_on_deviation, single_shot
 from vhdiffuser.execution.simulators import Simulators
-from vhdiffuser.models import find_model
 from vhdiffuser.types import EnvSpec, Instance, Rollout
+from vhdiffuser.weights.places import find_model
 
 
 def execute(

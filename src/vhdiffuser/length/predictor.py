@@ -18,14 +18,14 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from vhdiffuser.data.normalizer import Normalizer
 from vhdiffuser.errors import OutsideDataWarning, VhdError, warn
 from vhdiffuser.length.config import LengthConfig, goal_dims
 from vhdiffuser.length.horizon import plan_lengths
 from vhdiffuser.length.network import FourierEncoder, LengthNetwork, MakeEncoder
-from vhdiffuser.modelfile import load_model
+from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.threads import batches_in_parallel
 from vhdiffuser.types import EnvSpec, FloatArray, IntArray
+from vhdiffuser.weights.format import load_model
 
 _FAR_OUTSIDE = 1.2
 """Normalised size from which a state counts as far outside the data, which fills [-1, 1]."""

@@ -7,15 +7,15 @@ from typing import Any
 import torch
 from torch import nn
 
-from vhdiffuser.data.normalizer import Normalizer
 from vhdiffuser.length.batches import Batch, PairSampler
 from vhdiffuser.length.config import LengthConfig, goal_dims
 from vhdiffuser.length.curriculum import Curriculum, PhaseConfig
 from vhdiffuser.length.losses import L_TD, L_bdry, L_clip, L_cons, L_triangle, relay_target, target
 from vhdiffuser.length.network import FourierEncoder, LengthNetwork, MakeEncoder
 from vhdiffuser.length.relays import RelayGraph
-from vhdiffuser.modelfile import ModelHeader
+from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.types import EnvSpec, Episodes
+from vhdiffuser.weights.format import ModelHeader
 
 
 class LengthTask:

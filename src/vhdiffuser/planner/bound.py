@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vhdiffuser.data.normalizer import Normalizer
 from vhdiffuser.errors import OutsideDataWarning, VhdError
+from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.planner.planner import Planner
 from vhdiffuser.types import EnvSpec, FloatArray, IntArray, Plan
 

@@ -7,8 +7,8 @@ from typing import Literal
 
 from vhdiffuser.errors import UnknownNameError
 from vhdiffuser.length.predictor import LengthPredictor
-from vhdiffuser.models import Source, find_model, shipped_environments
 from vhdiffuser.planner.planner import Planner
+from vhdiffuser.weights.places import Source, find_model, shipped_environments
 
 
 def load_planner(

@@ -11,20 +11,19 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
-from vhdiffuser.data.crops import knot_count
 from vhdiffuser.data.motion import FastestMotion
-from vhdiffuser.data.normalizer import Normalizer
 from vhdiffuser.diffusion.config import PlannerConfig, checked_smoothing
-from vhdiffuser.diffusion.interpolation import control_rate
+from vhdiffuser.diffusion.interpolation import control_rate, knot_count
 from vhdiffuser.diffusion.process import Process, clamp_mask
 from vhdiffuser.diffusion.sampler import sample
 from vhdiffuser.diffusion.unet import TemporalUnet
 from vhdiffuser.errors import DataError, VhdError
 from vhdiffuser.length.horizon import plan_lengths
-from vhdiffuser.modelfile import load_model
+from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.planner.requests import check_inside, checked_goals, checked_lengths, checked_seeds, checked_starts
 from vhdiffuser.threads import batches_in_parallel
 from vhdiffuser.types import EnvSpec, FloatArray, IntArray, Plan
+from vhdiffuser.weights.format import load_model
 
 KNOTS_PER_BATCH = 2048
 """Knots denoised at once, which bounds memory and shares work out; on one CPU thread 8,192 were no faster."""

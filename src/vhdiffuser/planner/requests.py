@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from vhdiffuser.data.normalizer import Normalizer
 from vhdiffuser.errors import OutsideDataWarning, VhdError, warn
+from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.types import EnvSpec, FloatArray, IntArray
 
 EDGE = 1e-3

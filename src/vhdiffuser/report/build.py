@@ -14,8 +14,8 @@ from vhdiffuser.report.tables import NOTE, OLD, OLD_NOTE, Table, main_table, pee
 from vhdiffuser.results.cells import FIRST_TEST_SEED, Cell, published
 from vhdiffuser.results.paired import unpaired
 from vhdiffuser.results.paths import PAIRS, plans_path, rollout_path
+from vhdiffuser.results.rollout_files import load_plans, load_rollout
 from vhdiffuser.results.rows import ResultFile, read_folder
-from vhdiffuser.results.sidefiles import load_plans, load_rollout
 from vhdiffuser.results.summary import Summary
 from vhdiffuser.streams import STREAMS
 

@@ -15,7 +15,7 @@ from vhdiffuser.report.paper import PROTOCOL_LABELS, TABLE_II
 from vhdiffuser.report.tables import Table
 from vhdiffuser.results.cells import read_cell
 from vhdiffuser.streams import STREAMS
-from vhdiffuser.training.shipping import ShippedModel
+from vhdiffuser.training.export import ShippedModel
 
 _RECIPE = ("prediction", "stride", "clamp", "smoothing", "dim", "dim_mults", "diffusion_steps", "batch_size")
 """What of a planner's recipe the card says in words."""

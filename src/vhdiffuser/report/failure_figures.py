@@ -19,7 +19,7 @@ from vhdiffuser.report.drawing import (
     on_page,
     save_figure,
 )
-from vhdiffuser.results.sidefiles import KeptRollout
+from vhdiffuser.results.rollout_files import KeptRollout
 from vhdiffuser.types import FloatArray
 
 if TYPE_CHECKING:

@@ -21,8 +21,8 @@ from vhdiffuser.report.drawing import (
     save_figure,
 )
 from vhdiffuser.report.paper import METHOD_LABELS, PROTOCOL_LABELS
+from vhdiffuser.results.rollout_files import KeptRollout, PlanSheet
 from vhdiffuser.results.rows import Row
-from vhdiffuser.results.sidefiles import KeptRollout, PlanSheet
 from vhdiffuser.results.summary import Summary, wilson_interval
 
 

@@ -20,7 +20,7 @@ from vhdiffuser.report.drawing import (
     save_figure,
 )
 from vhdiffuser.report.paper import PROTOCOL_LABELS
-from vhdiffuser.results.sidefiles import KeptRollout
+from vhdiffuser.results.rollout_files import KeptRollout
 from vhdiffuser.types import EnvSpec, FloatArray, Rollout
 
 

@@ -12,7 +12,7 @@ from vhdiffuser.envs.base import PlanningEnv
 from vhdiffuser.errors import VhdError
 from vhdiffuser.files import atomic_path
 from vhdiffuser.report.drawing import boxes_on_page, on_page
-from vhdiffuser.results.sidefiles import KeptRollout
+from vhdiffuser.results.rollout_files import KeptRollout
 from vhdiffuser.types import EnvSpec, FloatArray, Plan, Rollout
 
 if TYPE_CHECKING:

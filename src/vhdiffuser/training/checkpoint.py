@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 from vhdiffuser.errors import DataError
-from vhdiffuser.modelfile import FORMAT, read_tensors, save_tensors
 from vhdiffuser.training.task import Task
+from vhdiffuser.weights.format import FORMAT, read_tensors, save_tensors
 
 if TYPE_CHECKING:
     from vhdiffuser.training.loop import LoopConfig

@@ -22,13 +22,13 @@ from torch import nn
 
 from vhdiffuser.errors import DataError, Interrupted, VhdError
 from vhdiffuser.files import atomic_path, sha256
-from vhdiffuser.modelfile import ModelHeader, load_model, not_finite, save_model
 from vhdiffuser.threads import torch_threads
 from vhdiffuser.training.checkpoint import load_checkpoint, save_checkpoint, saved_update
 from vhdiffuser.training.device import InPrecision, pick_device, pick_precision
 from vhdiffuser.training.muon import Muon
 from vhdiffuser.training.processes import Processes
 from vhdiffuser.training.task import Task
+from vhdiffuser.weights.format import ModelHeader, load_model, not_finite, save_model
 
 Precision = Literal["auto", "fp32", "bf16"]
 

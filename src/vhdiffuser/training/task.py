@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import torch
 from torch import nn
 
-from vhdiffuser.modelfile import ModelHeader
+from vhdiffuser.weights.format import ModelHeader
 
 
 class Task(Protocol):

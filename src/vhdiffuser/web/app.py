@@ -1,6 +1,6 @@
 """The server: a small JSON API around a planner, and the page that uses it.
 
-Every answer that takes work is worked at off the event loop (`vhdiffuser.web.desk`). Streams are lines of JSON,
+Every answer that takes work is worked at off the event loop (`vhdiffuser.web.jobs`). Streams are lines of JSON,
 each with an `event`; a request that is wrong is refused with a status before the first line.
 """
 
@@ -25,10 +25,10 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from vhdiffuser.errors import DataError, UnknownNameError, VhdError
 from vhdiffuser.types import Instance
 from vhdiffuser.web import executing, field, messages, planning, scene
-from vhdiffuser.web.desk import Desk, Token
-from vhdiffuser.web.guards import Guards
+from vhdiffuser.web.jobs import Jobs, Token
 from vhdiffuser.web.library import Library, Loaded
 from vhdiffuser.web.limits import Limits, Refusal
+from vhdiffuser.web.middleware import RequestLimits
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 """Names under which the page may be asked for: a foreign name that points here is another site's trick."""
@@ -54,12 +54,12 @@ Name = Annotated[str, Path(max_length=64)]
 def create_app(library: Library, limits: Limits | None = None, hosts: tuple[str, ...] = LOOPBACK) -> FastAPI:
     """The application. `hosts` are the names it answers to; `*` for all."""
     limits = limits or Limits()
-    desk = Desk(limits)
+    jobs = Jobs(limits)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
-        desk.close()
+        jobs.close()
 
     app = FastAPI(
         title="VH-Diffuser",
@@ -70,9 +70,9 @@ def create_app(library: Library, limits: Limits | None = None, hosts: tuple[str,
         lifespan=lifespan,
     )
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts))
-    app.add_middleware(Guards, limits=limits)
+    app.add_middleware(RequestLimits, limits=limits)
     _add_refusals(app)
-    _add_api(app, library, desk)
+    _add_api(app, library, jobs)
     _add_page(app)
     return app
 
@@ -111,20 +111,20 @@ def refusal_of(error: VhdError) -> tuple[int, messages.RefusalReply]:
     return 422, messages.RefusalReply(kind="refused", reason=str(error))
 
 
-def _add_api(app: FastAPI, library: Library, desk: Desk) -> None:
+def _add_api(app: FastAPI, library: Library, jobs: Jobs) -> None:
     async def load(name: str, request: Request) -> Loaded:
         """The environment. Loading has a token of its own: its time is not taken from the work that follows."""
         if (at_hand := library.at_hand(name)) is not None:
             return at_hand
-        token = desk.token(None, "load", 0)
-        return await desk.run("slow", token, request.is_disconnected, partial(library.get, name))
+        token = jobs.token(None, "load", 0)
+        return await jobs.run("slow", token, request.is_disconnected, partial(library.get, name))
 
     async def prepare(
         body: messages.PlanRequest | messages.FieldRequest, channel: str, request: Request
     ) -> tuple[Loaded, Instance, Token]:
         """Everything that can be wrong with a request is found here, before the answer begins."""
         loaded = await load(body.environment, request)
-        token = desk.token(body.client, channel, body.sequence)
+        token = jobs.token(body.client, channel, body.sequence)
         if isinstance(body, messages.PlanRequest):
             planning.bound(loaded, body)
         seed = body.seed if isinstance(body, messages.PlanRequest) else 0
@@ -142,9 +142,9 @@ def _add_api(app: FastAPI, library: Library, desk: Desk) -> None:
     async def environment(name: Name, request: Request) -> messages.SceneReply:
         """Walls, views, limits and defaults of one environment. Loads it."""
         loaded = await load(name, request)
-        token = desk.token(None, "scene", 0)
+        token = jobs.token(None, "scene", 0)
         commands = dict(library.listing())[name].to_execute
-        return await desk.run("quick", token, request.is_disconnected, partial(scene.describe, loaded, commands))
+        return await jobs.run("quick", token, request.is_disconnected, partial(scene.describe, loaded, commands))
 
     @app.get("/api/environments/{name}/instance", response_model=messages.InstanceReply, responses=_REFUSALS)
     async def instance(
@@ -158,8 +158,8 @@ def _add_api(app: FastAPI, library: Library, desk: Desk) -> None:
     async def lengths(body: messages.LengthsRequest, request: Request) -> messages.LengthsReply:
         """Predicted plan lengths of up to 256 pairs."""
         loaded = await load(body.environment, request)
-        token = desk.token(None, "lengths", 0)
-        return await desk.run("quick", token, request.is_disconnected, partial(planning.lengths, loaded, body))
+        token = jobs.token(None, "lengths", 0)
+        return await jobs.run("quick", token, request.is_disconnected, partial(planning.lengths, loaded, body))
 
     @app.post("/api/plan", response_model=messages.PlannedReply, responses=_REFUSALS)
     async def plan(body: messages.PlanRequest, request: Request) -> messages.PlannedReply:
@@ -170,21 +170,21 @@ def _add_api(app: FastAPI, library: Library, desk: Desk) -> None:
             horizon = planning.horizon(loaded, body, pair)
             return messages.PlannedReply(horizon=horizon, plan=planning.plan(loaded, body, pair, horizon.length))
 
-        return await desk.run("quick", token, request.is_disconnected, work)
+        return await jobs.run("quick", token, request.is_disconnected, work)
 
     @app.post("/api/execute", response_model=messages.ExecutionReply, responses=_REFUSALS)
     async def execute(body: messages.ExecuteRequest, request: Request) -> messages.ExecutionReply:
         """Plan and execute one pair, single-shot or with replanning."""
         loaded, pair, token = await prepare(body, "execute", request)
         work = partial(executing.execute, loaded, body, pair, token)
-        return await desk.run("slow", token, request.is_disconnected, work)
+        return await jobs.run("slow", token, request.is_disconnected, work)
 
     @app.post("/api/field", response_model=messages.FieldReply, responses=_REFUSALS)
     async def distance_field(body: messages.FieldRequest, request: Request) -> messages.FieldReply:
         """Predicted steps from everywhere in a view to the goal."""
         loaded, pair, token = await prepare(body, f"field {body.view}", request)
         work = partial(field.distance_field, loaded, body, pair)
-        return await desk.run("quick", token, request.is_disconnected, work)
+        return await jobs.run("quick", token, request.is_disconnected, work)
 
     @app.post("/api/stream", response_class=StreamingResponse, responses={**_REFUSALS, **_LINES})
     async def stream(body: messages.StreamRequest, request: Request) -> StreamingResponse:
@@ -193,15 +193,15 @@ def _add_api(app: FastAPI, library: Library, desk: Desk) -> None:
 
         async def events() -> AsyncIterator[tuple[str, BaseModel]]:
             gone = request.is_disconnected
-            horizon = await desk.run("quick", token, gone, partial(planning.horizon, loaded, body, pair))
+            horizon = await jobs.run("quick", token, gone, partial(planning.horizon, loaded, body, pair))
             yield "horizon", horizon
             work = partial(planning.plan, loaded, body, pair, horizon.length)
-            yield "plan", await desk.run("quick", token, gone, work)
+            yield "plan", await jobs.run("quick", token, gone, work)
             if body.protocol is not None:
                 asked = messages.ExecuteRequest(**body.model_dump())
                 yield (
                     "execution",
-                    await desk.run("slow", token, gone, partial(executing.execute, loaded, asked, pair, token)),
+                    await jobs.run("slow", token, gone, partial(executing.execute, loaded, asked, pair, token)),
                 )
 
         return _stream(events(), token)
@@ -214,7 +214,7 @@ def _add_api(app: FastAPI, library: Library, desk: Desk) -> None:
         async def events() -> AsyncIterator[tuple[str, BaseModel]]:
             replies: Iterator[messages.MethodReply] = executing.compare(loaded, body, pair, token)
             following: Callable[[], messages.MethodReply | None] = partial(next, replies, None)  # type: ignore[arg-type]
-            while (reply := await desk.run("slow", token, request.is_disconnected, following)) is not None:
+            while (reply := await jobs.run("slow", token, request.is_disconnected, following)) is not None:
                 yield "method", reply
 
         return _stream(events(), token)

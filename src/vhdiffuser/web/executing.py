@@ -14,7 +14,7 @@ from vhdiffuser.execution.executor import Executor
 from vhdiffuser.execution.rules import ExecutionRule, replan_on_deviation, single_shot
 from vhdiffuser.planner.bound import BoundPlanner
 from vhdiffuser.types import EnvSpec, FloatArray, Instance, IntArray, Plan
-from vhdiffuser.web.desk import Token
+from vhdiffuser.web.jobs import Token
 from vhdiffuser.web.library import Loaded
 from vhdiffuser.web.limits import NotReady
 from vhdiffuser.web.messages import ExecuteRequest, ExecutionReply, MadePlan, MethodReply, Protocol

@@ -15,9 +15,9 @@ from vhdiffuser.envs.make import make_env, missing_extra
 from vhdiffuser.envs.registry import SPECS, get_spec
 from vhdiffuser.errors import UnknownNameError, install_command
 from vhdiffuser.execution.simulators import EnvFactory, Simulators
-from vhdiffuser.models import Source, find_model
 from vhdiffuser.types import EnvSpec
 from vhdiffuser.web.limits import NotReady
+from vhdiffuser.weights.places import Source, find_model
 
 if TYPE_CHECKING:
     from vhdiffuser.control.base import Controller

@@ -49,7 +49,7 @@ class Token:
             raise TooSlow(self._seconds)
 
 
-class Desk:
+class Jobs:
     """Takes requests on and has them worked at."""
 
     def __init__(self, limits: Limits) -> None:

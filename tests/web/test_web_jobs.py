@@ -1,4 +1,4 @@
-"""The desk: work off the event loop, bounded in number, ended when nobody waits."""
+"""Jobs: work off the event loop, bounded in number, ended when nobody waits."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from vhdiffuser.web.desk import Desk, Token
+from vhdiffuser.web.jobs import Jobs, Token
 from vhdiffuser.web.limits import Limits, Stale, TooBusy, TooSlow
 
 
@@ -18,13 +18,13 @@ async def here() -> bool:
 
 def test_work_runs_in_another_thread_and_the_loop_goes_on():
     async def main() -> tuple[bool, str]:
-        desk, release = Desk(Limits()), threading.Event()
-        token = desk.token(None, "x", 0)
+        jobs, release = Jobs(Limits()), threading.Event()
+        token = jobs.token(None, "x", 0)
 
         def work() -> tuple[bool, str]:
             return release.wait(60), threading.current_thread().name
 
-        task = asyncio.create_task(desk.run("quick", token, here, work))
+        task = asyncio.create_task(jobs.run("quick", token, here, work))
         for _ in range(5):
             await asyncio.sleep(0.01)
         release.set()
@@ -37,42 +37,42 @@ def test_work_runs_in_another_thread_and_the_loop_goes_on():
 
 def test_a_full_lane_refuses_and_the_other_does_not():
     async def main() -> None:
-        desk, release = Desk(Limits(waiting=3)), threading.Event()
-        token = desk.token(None, "x", 0)
-        tasks = [asyncio.create_task(desk.run("slow", token, here, lambda: release.wait(60))) for _ in range(3)]
+        jobs, release = Jobs(Limits(waiting=3)), threading.Event()
+        token = jobs.token(None, "x", 0)
+        tasks = [asyncio.create_task(jobs.run("slow", token, here, lambda: release.wait(60))) for _ in range(3)]
         await asyncio.sleep(0.05)
         with pytest.raises(TooBusy):
-            await desk.run("slow", token, here, lambda: None)
-        assert await desk.run("quick", token, here, lambda: 7) == 7
+            await jobs.run("slow", token, here, lambda: None)
+        assert await jobs.run("quick", token, here, lambda: 7) == 7
         release.set()
         assert all(await asyncio.gather(*tasks))
-        assert await desk.run("slow", token, here, lambda: 8) == 8
+        assert await jobs.run("slow", token, here, lambda: 8) == 8
 
     asyncio.run(main())
 
 
 def test_newer_numbers_end_older_tokens_of_the_same_page_only():
-    desk = Desk(Limits(clients=3))
-    first = desk.token("page", "stream", 1)
-    other = desk.token("page", "field", 1)
-    stranger = desk.token("another", "stream", 1)
-    second = desk.token("page", "stream", 2)
+    jobs = Jobs(Limits(clients=3))
+    first = jobs.token("page", "stream", 1)
+    other = jobs.token("page", "field", 1)
+    stranger = jobs.token("another", "stream", 1)
+    second = jobs.token("page", "stream", 2)
     assert [token.ended for token in (first, other, stranger, second)] == [True, False, False, False]
     with pytest.raises(Stale):
         first.check()
     for late in (1, 2):
         with pytest.raises(Stale):
-            desk.token("page", "stream", late)
+            jobs.token("page", "stream", late)
     assert not second.ended, "a late request does not end a newer one"
     for number in range(10):  # the oldest pages are forgotten, and may count from anywhere again
-        desk.token(f"visitor {number}", "stream", 0)
-    desk.token("page", "stream", 1)
+        jobs.token(f"visitor {number}", "stream", 0)
+    jobs.token("page", "stream", 1)
 
 
 def test_work_is_ended_when_the_visitor_is_gone():
     async def main() -> None:
-        desk = Desk(Limits())
-        token = desk.token(None, "x", 0)
+        jobs = Jobs(Limits())
+        token = jobs.token(None, "x", 0)
 
         async def gone() -> bool:
             return True
@@ -84,7 +84,7 @@ def test_work_is_ended_when_the_visitor_is_gone():
             raise AssertionError("nobody ended it")
 
         with pytest.raises(Stale):
-            await desk.run("slow", token, gone, work)
+            await jobs.run("slow", token, gone, work)
 
     asyncio.run(main())
 

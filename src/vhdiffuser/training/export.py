@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from vhdiffuser.errors import DataError, UnknownNameError
 from vhdiffuser.files import atomic_path, sha256
-from vhdiffuser.modelfile import (
+from vhdiffuser.weights.format import (
     FORMAT,
     ModelHeader,
     half_precision,
@@ -19,7 +19,7 @@ from vhdiffuser.modelfile import (
     save_model,
     save_tensors,
 )
-from vhdiffuser.models import file_name, run_folder, trained_models
+from vhdiffuser.weights.places import file_name, run_folder, trained_models
 
 if TYPE_CHECKING:
     import torch

@@ -23,7 +23,7 @@ HEADERS = {
 """Sent with every answer: nothing is loaded from, or shown in, any other site."""
 
 
-class Guards:
+class RequestLimits:
     """ASGI middleware. (Starlette's own base class would hold back streamed answers.)"""
 
     def __init__(self, app: Any, limits: Limits) -> None:
