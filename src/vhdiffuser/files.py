@@ -60,6 +60,8 @@ def regular_target(path: Path) -> Path:
     """The file that writing to `path` would write: links followed, and refused where it is no regular file."""
     try:
         target = path.resolve() if path.is_symlink() else path
+        if target.is_symlink():  # a loop, which Python 3.13 and newer resolve to itself
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
         other = target.exists() and not target.is_file()
     except (OSError, RuntimeError, ValueError) as error:  # a loop of links; a name that no file can have
         raise DataError(f"{path}: cannot be written ({error}). Choose another file.") from error
