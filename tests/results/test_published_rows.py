@@ -50,8 +50,9 @@ def test_cards_have_the_numbers_of_the_rows() -> None:
     for name in ENVIRONMENTS:
         card = json.loads((ROOT / "src/vhdiffuser/weights" / name / "card.json").read_text(encoding="utf-8"))
         cells, _ = published(read_folder(ROOT / "results" / name))
-        found = {cell.key[1:]: cell.summary() for cell in cells}
+        found = {cell.key[1:]: cell for cell in cells}
         for protocol in ("ss", "rp"):
-            summary = found["vhd", protocol, "reset"]
-            assert card["numbers"][protocol]["success_rate"] == pytest.approx(summary.success_rate)
-            assert card["numbers"][protocol]["average_executed_steps"] == pytest.approx(summary.average_executed_steps)
+            rows = found["vhd", protocol, "reset"].rows
+            said = card["numbers"][protocol]
+            assert said["success_rate"] == pytest.approx(sum(row.success for row in rows) / len(rows))
+            assert said["average_executed_steps"] == pytest.approx(sum(row.steps for row in rows) / len(rows))
