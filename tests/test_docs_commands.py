@@ -206,7 +206,8 @@ def tiny(words: list[str], folder: Path) -> list[str] | None:
         case "eval-length", _ if here and "--runs" not in rest:
             return [*words[1:], "--pairs", "20", "--goals", "1"]
         case "models", ["export", *_] if here:
-            return [*without(words[1:], "--out"), "--out", str(folder / "exported")]
+            given = words[1:] != without(words[1:], "--out")  # otherwise it writes to out/models, here
+            return [*without(words[1:], "--out"), *(("--out", str(folder / "exported")) if given else ())]
         case "models", _:
             return words[1:] if "export" not in rest else None
         case "demo", _ if (rest[0] if rest else "maze2d-large") in shipped_environments():
