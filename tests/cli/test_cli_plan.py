@@ -180,7 +180,7 @@ def test_bench_resumes_and_reports(models, tmp_path, capsys):
     assert "gamma" in capsys.readouterr().err
     assert list((tmp_path / "r").rglob("*.gif"))
     assert run(["report", str(tmp_path / "r")]) == 0
-    assert "| maze2d-umaze | VHD (SS) | 6 |" in (tmp_path / "r/report.md").read_text()
+    assert "| maze2d-umaze | VHD (SS) | reset | 6 |" in (tmp_path / "r/report.md").read_text()
 
 
 def test_bench_says_which_command_makes_missing_weights(models, tmp_path, capsys):

@@ -20,7 +20,8 @@ ELSEWHERE = {"api_client.py"}
 def run_example(name: str, home: Path, *arguments: str) -> str:
     done = subprocess.run(
         [sys.executable, str(EXAMPLES / name), *arguments],
-        env={**os.environ, "VHD_HOME": str(home)},
+        # Small networks: one thread, and not bf16 where the CPU only emulates it, or they train for minutes.
+        env={**os.environ, "VHD_HOME": str(home), "OMP_NUM_THREADS": "1", "VHD_PRECISION": "fp32"},
         cwd=home.parent,
         capture_output=True,
         text=True,

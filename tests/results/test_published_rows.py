@@ -1,0 +1,58 @@
+"""The rows that are committed: whole, of test seeds, and made with weights that anyone who has the repository has."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from vhdiffuser.files import sha256
+from vhdiffuser.results.cells import FIRST_TEST_SEED, published
+from vhdiffuser.results.rows import read_folder
+
+ROOT = Path(__file__).resolve().parents[2]
+ENVIRONMENTS = ("maze2d-umaze", "maze2d-medium", "maze2d-large", "antmaze-medium", "cube")
+
+
+@pytest.mark.parametrize("name", ENVIRONMENTS)
+def test_the_headline_is_of_three_test_seeds_and_of_the_weights_that_ship(name: str) -> None:
+    cells, _ = published(read_folder(ROOT / "results" / name))
+    shipped = {path.stem: sha256(path) for path in (ROOT / "src/vhdiffuser/weights" / name).glob("*.safetensors")}
+    found = {cell.key[1:]: cell for cell in cells}
+    for protocol in ("ss", "rp"):
+        cell = found["vhd", protocol, "reset"]
+        assert cell.streams == 2
+        assert cell.seeds == (100, 101, 102)
+        assert [len(item.rows) for item in cell.files] == [1000] * 3
+        assert cell.config["models"] == {kind: shipped[kind] for kind in ("planner", "length")}
+        assert cell.config["candidates"] == 1
+
+
+def test_the_weights_behind_every_new_row_are_in_the_repository() -> None:
+    kept = {
+        sha256(path)
+        for folder in ("src/vhdiffuser/weights", "weights")
+        for path in (ROOT / folder).rglob("*.safetensors")
+    }
+    checked = 0
+    for path in (ROOT / "results").rglob("*.jsonl"):
+        with open(path, encoding="utf-8") as file:
+            config = json.loads(file.readline())["config"]
+        if config.get("streams", 1) > 1:
+            assert config["seed"] >= FIRST_TEST_SEED, path
+            assert set(config["models"].values()) <= kept, path
+            checked += 1
+    assert checked >= 30
+
+
+def test_cards_have_the_numbers_of_the_rows() -> None:
+    for name in ENVIRONMENTS:
+        card = json.loads((ROOT / "src/vhdiffuser/weights" / name / "card.json").read_text(encoding="utf-8"))
+        cells, _ = published(read_folder(ROOT / "results" / name))
+        found = {cell.key[1:]: cell for cell in cells}
+        for protocol in ("ss", "rp"):
+            rows = found["vhd", protocol, "reset"].rows
+            said = card["numbers"][protocol]
+            assert said["success_rate"] == pytest.approx(sum(row.success for row in rows) / len(rows))
+            assert said["average_executed_steps"] == pytest.approx(sum(row.steps for row in rows) / len(rows))
