@@ -93,7 +93,8 @@ def attempt(
         done = _run([inside, "-m", "pytest", *TESTS, *tests])
         if done.returncode != 0:
             print(done.stdout, done.stderr, file=sys.stderr)
-        return Trial(version, versions, installed, _last_line(done.stdout).strip("= "), done.returncode == 0)
+        verdict = _last_line(done.stdout or f"ended by signal or crash ({done.returncode})").strip("= ")
+        return Trial(version, versions, installed, verdict, done.returncode == 0)
 
 
 def table(trials: list[Trial]) -> str:
@@ -122,7 +123,7 @@ def main() -> int:
     options = parser.parse_args()
     if _run([*UV, "--version"]).returncode != 0:
         sys.exit("uv is needed: pip install uv")
-    extras = (*EXTRAS, "ogbench") if options.ogbench else EXTRAS
+    extras = (*EXTRAS, "ogbench", "walker") if options.ogbench else EXTRAS
     backend = torch_backend()
     trials = []
     for version in options.pythons:
