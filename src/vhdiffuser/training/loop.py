@@ -21,10 +21,11 @@ import torch
 from torch import nn
 
 from vhdiffuser.errors import DataError, Interrupted, VhdError
-from vhdiffuser.files import atomic_path, sha256
+from vhdiffuser.files import sha256
 from vhdiffuser.threads import torch_threads
 from vhdiffuser.training.checkpoint import load_checkpoint, save_checkpoint, saved_update
 from vhdiffuser.training.device import InPrecision, pick_device, pick_precision
+from vhdiffuser.training.log import TrainingLog
 from vhdiffuser.training.muon import Muon
 from vhdiffuser.training.processes import Processes
 from vhdiffuser.training.task import Task
@@ -173,7 +174,7 @@ class _Run:
         self.called = self.processes.wrap(InPrecision(self.network, precision, device))
         self.called_ema = InPrecision(self.ema, precision, device)
         self.generator = torch.Generator(device)
-        self.log = _Log(folder, self.first, restart) if self.processes.first else None
+        self.log = TrainingLog(folder, self.first, restart) if self.processes.first else None
         self.update, self.loss = self.first, torch.tensor(float("nan"))
         self.began = self.last_checkpoint = time.monotonic()
         self.network.train()
@@ -239,7 +240,7 @@ class _Run:
         seconds = self.seconds
         left = seconds * (1 / max(progress, 1e-9) - 1)
         status = Status(self.update, self.config.updates, metrics, seconds, left)
-        self.log.write(status, rate)
+        self.log.write(self.update, seconds, metrics, rate)
         self.report(status)
 
     def _require_finite(self, tensors: dict[str, torch.Tensor]) -> None:
@@ -358,55 +359,3 @@ def _stop_signals() -> Iterator[list[int]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-class _Log:
-    """`log.jsonl` and TensorBoard; lines after the checkpoint we resume from are dropped.
-
-    Of a run that begins anew, lines are held back until `begin`: until then the old run's stay.
-    """
-
-    def __init__(self, folder: Path, first: int, restart: bool) -> None:
-        self.folder, self.path, self.first = folder, folder / "log.jsonl", first
-        self._held: list[tuple[Status, float]] = []
-        self._board: Any = None
-        if not restart:
-            self._open()
-
-    def begin(self) -> None:
-        """The first checkpoint is written: the old run's model and logs go, ours begin."""
-        if self._board is not None:
-            return
-        for old in (self.folder / "model.safetensors", self.path, *self.folder.glob("tensorboard/events.out.*")):
-            old.unlink(missing_ok=True)
-        self._open()
-        for status, rate in self._held:
-            self.write(status, rate)
-
-    def _open(self) -> None:
-        from torch.utils.tensorboard import SummaryWriter
-
-        self.folder.mkdir(parents=True, exist_ok=True)
-        if self.path.exists():
-            lines = [line for line in self.path.read_text().splitlines() if _update_of(line) <= self.first]
-            with atomic_path(self.path) as temporary:
-                temporary.write_text("".join(line + "\n" for line in lines))
-        self._board = SummaryWriter(str(self.folder / "tensorboard"), purge_step=self.first)
-
-    def write(self, status: Status, rate: float) -> None:
-        """One line."""
-        if self._board is None:
-            self._held.append((status, rate))
-            return
-        entry: dict[str, Any] = {"update": status.update, "seconds": round(status.seconds, 1), "learning_rate": rate}
-        with open(self.path, "a") as file:
-            file.write(json.dumps({**entry, **status.metrics}) + "\n")
-        for name, value in status.metrics.items():
-            self._board.add_scalar(name, value, status.update)
-
-
-def _update_of(line: str) -> float:
-    try:
-        return json.loads(line)["update"]
-    except (ValueError, KeyError):  # the last line of a killed run may be torn
-        return float("inf")
