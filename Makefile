@@ -33,12 +33,15 @@ ENV ?= maze2d-umaze
 reproduce: setup
 	$(BIN)/vhd reproduce $(ENV)
 
+# One worker per core, up to four; a file of tests stays in one worker.
+PARALLEL := --numprocesses auto --maxprocesses 4 --dist loadfile
+
 test: setup browser
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(PARALLEL)
 
 # For those who develop: without the tests marked slow, and without a browser.
 test-fast: setup
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest $(PARALLEL) -m "not slow"
 
 # The page is tested in a real browser: Debian's Chromium where apt-get works, otherwise Playwright's own.
 # Without either, those tests are skipped and say so.

@@ -20,7 +20,7 @@ DISTRIBUTIONS = {"PIL": "pillow", "stable_baselines3": "stable-baselines3"}
 """Where the name that is imported is not the name that is installed."""
 BEHIND_OTHERS = {"tensorboard": "torch.utils.tensorboard", "shtab": "tyro", "httpx": "fastapi.testclient"}
 """What is declared for the sake of a module that imports it itself."""
-TOOLS = {"pytest", "ruff", "mypy", "import-linter"}
+TOOLS = {"pytest", "pytest-xdist", "ruff", "mypy", "import-linter"}
 """Run, not imported."""
 
 
@@ -113,6 +113,7 @@ def test_the_core_works_without_extras(arguments: list[str]) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "extra"),
     [

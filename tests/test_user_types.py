@@ -33,6 +33,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("mypy")
 
 
+@pytest.mark.slow
 def test_the_readme_s_python_passes_a_strict_type_checker(tmp_path: Path, cache: Path) -> None:
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     assert blocks
@@ -56,6 +57,7 @@ reveal_type(vhdiffuser.LengthPredictor.load("length.safetensors").predict_steps(
 """
 
 
+@pytest.mark.slow
 def test_public_names_have_precise_types(tmp_path: Path, cache: Path) -> None:
     told = check_types(tmp_path / "user.py", USER, cache)
     assert "error" not in told

@@ -46,6 +46,7 @@ def test_the_weights_behind_every_new_row_are_in_the_repository() -> None:
     assert checked >= 30
 
 
+@pytest.mark.slow
 def test_cards_have_the_numbers_of_the_rows() -> None:
     for name in ENVIRONMENTS:
         card = json.loads((ROOT / "src/vhdiffuser/weights" / name / "card.json").read_text(encoding="utf-8"))

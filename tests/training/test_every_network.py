@@ -75,6 +75,7 @@ def losses(kind: str, glides: Episodes, folder: Path, precision: str) -> list[fl
     return [status.metrics["loss"] for status in told]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["planner", "length", "dynamics"])
 def test_both_precisions_learn_alike_in_one_process(kind: str, glides: Episodes, tmp_path: Path) -> None:
     fp32 = losses(kind, glides, tmp_path / "fp32", "fp32")
