@@ -15,10 +15,10 @@ import numpy as np
 import tyro
 from rich.progress import track
 
-from vhdiffuser.benchmark.instances import draw_instances
-from vhdiffuser.data.build_antmaze import subgoal_table
-from vhdiffuser.data.store import load_dataset
-from vhdiffuser.data.walker import Walker
+from vhdiffuser.envs.instances import draw_instances
+from vhdiffuser.envs.antmaze.building import subgoal_table
+from vhdiffuser.envs.datasets import load_dataset
+from vhdiffuser.envs.antmaze.walker import Walker
 from vhdiffuser.envs.antmaze import AntMazeEnv, cell_of
 from vhdiffuser.envs.success import reached
 from vhdiffuser.normalizer import Normalizer

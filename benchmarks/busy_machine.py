@@ -23,8 +23,8 @@ from contextlib import contextmanager
 import numpy as np
 import torch
 
-from vhdiffuser.benchmark.instances import draw_instances
-from vhdiffuser.envs.make import make_env
+from vhdiffuser.envs.instances import draw_instances
+from vhdiffuser.envs.registry import get_environment
 from vhdiffuser.planner.load import load_planner
 from vhdiffuser.threads import torch_threads
 
@@ -69,7 +69,7 @@ def main() -> None:
     parser.add_argument("--busy", type=int, default=4, help="busy processes beside the planner (default 4)")
     options = parser.parse_args()
     planner = load_planner("maze2d-large", outside="ignore")
-    instances = draw_instances(make_env("maze2d-large"), PAIRS, seed=0)
+    instances = draw_instances(get_environment("maze2d-large").make(), PAIRS, seed=0)
     starts, goals = np.stack([item.start for item in instances]), np.stack([item.goal for item in instances])
     calls: dict[str, tuple[Callable[[], object], int]] = {
         "one plan": (lambda: planner.plan(starts[0], goals[0], length=384), 100),

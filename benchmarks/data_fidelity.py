@@ -21,9 +21,10 @@ from typing import Any
 import h5py
 import numpy as np
 
-from vhdiffuser.data.build_maze2d import _next_cells, stream
+from vhdiffuser.envs.maze2d.building import _next_cells, stream
 from vhdiffuser.data.readers import read_d4rl_maze2d
-from vhdiffuser.data.store import load_dataset, summary
+from vhdiffuser.data.store import summary
+from vhdiffuser.envs.datasets import load_dataset
 from vhdiffuser.errors import DataError
 
 PUBLISHED = {

@@ -22,7 +22,7 @@ from pathlib import Path
 from vhdiffuser.benchmark.run import run_benchmark
 from vhdiffuser.benchmark.settings import BenchConfig
 from vhdiffuser.cli.bench import Bench
-from vhdiffuser.envs.make import make_env
+from vhdiffuser.envs.registry import get_environment
 from vhdiffuser.errors import VhdError
 from vhdiffuser.results.summary import Summary
 

@@ -24,8 +24,9 @@ from sweep import check_names, comparison_parser, run_comparison, train_run
 from vhdiffuser.benchmark import length_eval
 from vhdiffuser.cli.console import err
 from vhdiffuser.cli.train import TrainLength
-from vhdiffuser.data.store import Dataset, load_dataset
-from vhdiffuser.envs.make import make_env
+from vhdiffuser.data.store import Dataset
+from vhdiffuser.envs.datasets import load_dataset
+from vhdiffuser.envs.registry import get_environment
 from vhdiffuser.files import sha256
 from vhdiffuser.length.config import LengthConfig
 from vhdiffuser.length.predictor import LengthPredictor
@@ -126,7 +127,7 @@ class Judge:
         spec = dataset.spec
         self.geodesic = length_eval.make_geodesic(spec)
         self.speed = length_eval.observed_speed(dataset.episodes, spec)
-        self.starts, self.goals = length_eval.draw_pairs(make_env(spec.name), pairs)
+        self.starts, self.goals = length_eval.draw_pairs(get_environment(spec.name).make(), pairs)
 
     def __call__(self, path: Path) -> dict[str, float | None]:
         """The figures of one model."""

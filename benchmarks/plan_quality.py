@@ -25,13 +25,13 @@ from functools import partial
 
 import numpy as np
 
-from vhdiffuser.benchmark.instances import draw_instances
+from vhdiffuser.envs.instances import draw_instances
 from vhdiffuser.benchmark.length_eval import make_geodesic
 from vhdiffuser.control.base import make_controller
-from vhdiffuser.envs.make import make_env
+from vhdiffuser.envs.registry import get_environment
 from vhdiffuser.envs.maze2d import BALL_RADIUS, clearance
 from vhdiffuser.execution.executor import Executor
-from vhdiffuser.execution.rules import single_shot
+from vhdiffuser.envs.protocols import single_shot
 from vhdiffuser.execution.simulators import Simulators
 from vhdiffuser.planner.bound import BoundPlanner
 from vhdiffuser.planner.planner import Planner
@@ -86,7 +86,7 @@ def quality(plan: Plan, dt: float) -> tuple[float, ...]:
 
 def judge(planner: Planner, environment: str, n: int, sampler: str | None, steps: int | None) -> dict[str, float]:
     spec = planner.spec
-    env = make_env(spec.name)
+    env = get_environment(spec.name).make()
     instances = draw_instances(env, n, seed=77_000)  # not the benchmark's
     starts = np.stack([instance.start for instance in instances])
     goals = np.stack([instance.goal for instance in instances])
@@ -96,7 +96,7 @@ def judge(planner: Planner, environment: str, n: int, sampler: str | None, steps
     means = np.mean([quality(plan, spec.control_dt) for plan in plans], axis=0)
     places = np.concatenate([plan.states[:, :2] for plan in plans])
     bound = BoundPlanner.of(planner, sampler, steps)
-    with Simulators(partial(make_env, spec.name), n, 1) as simulators:
+    with Simulators(get_environment(spec.name).simulator, n, 1) as simulators:
         horizon = planner.config.horizon
         executor = Executor(bound, make_controller(spec), simulators, single_shot(), horizon=horizon)
         outcomes = list(executor.run(instances))

@@ -38,18 +38,19 @@ import torch
 from sweep import check_names, comparison_parser, run_comparison, train_run
 
 from vhdiffuser.benchmark.failures import Facts, share_in_walls
-from vhdiffuser.benchmark.instances import draw_instances
+from vhdiffuser.envs.instances import draw_instances
 from vhdiffuser.benchmark.settings import BenchConfig
 from vhdiffuser.cli.console import err, progress_bar
 from vhdiffuser.cli.train import PLANNER_LOOP
 from vhdiffuser.control.base import make_controller
-from vhdiffuser.data.store import Dataset, load_dataset
+from vhdiffuser.data.store import Dataset
+from vhdiffuser.envs.datasets import load_dataset
 from vhdiffuser.diffusion.config import PlannerConfig
 from vhdiffuser.diffusion.task import PlannerTask
 from vhdiffuser.envs.make import body_radius, make_env
 from vhdiffuser.errors import VhdError
 from vhdiffuser.execution.executor import BatchPlanner, Executor, Outcome
-from vhdiffuser.execution.rules import replan_on_deviation, single_shot
+from vhdiffuser.envs.protocols import replan_on_deviation, single_shot
 from vhdiffuser.execution.simulators import Simulators
 from vhdiffuser.files import sha256
 from vhdiffuser.length.predictor import LengthPredictor

@@ -28,18 +28,19 @@ from typing import Any
 import numpy as np
 from sweep import check_names, comparison_parser, run_comparison, train_run
 
-from vhdiffuser.benchmark.instances import draw_instances
+from vhdiffuser.envs.instances import draw_instances
 from vhdiffuser.cli.console import err
 from vhdiffuser.cli.train import PAPER_LOOP, PLANNER_LOOP
 from vhdiffuser.control.base import make_controller
-from vhdiffuser.data.store import Dataset, load_dataset
+from vhdiffuser.data.store import Dataset
+from vhdiffuser.envs.datasets import load_dataset
 from vhdiffuser.diffusion.config import PlannerConfig
 from vhdiffuser.diffusion.task import PlannerTask
-from vhdiffuser.envs.make import make_env
+from vhdiffuser.envs.registry import get_environment
 from vhdiffuser.envs.maze2d import BALL_RADIUS, clearance
 from vhdiffuser.errors import VhdError
 from vhdiffuser.execution.executor import Executor, plan_seed
-from vhdiffuser.execution.rules import single_shot
+from vhdiffuser.envs.protocols import single_shot
 from vhdiffuser.execution.simulators import Simulators
 from vhdiffuser.files import sha256
 from vhdiffuser.length.predictor import LengthPredictor
@@ -158,7 +159,7 @@ def judge(planner: Planner, instances: list[Instance], seed: int) -> dict[str, A
 
     spec = planner.spec
     bound = BoundPlanner.of(planner)
-    with Simulators(partial(make_env, spec.name), len(instances), 1) as simulators:
+    with Simulators(get_environment(spec.name).simulator, len(instances), 1) as simulators:
         executor = Executor(bound, make_controller(spec), simulators, single_shot(), seed=seed)
         outcomes = sorted(executor.run(instances), key=lambda outcome: outcome.number)
     plans = planner.plan_batch(
@@ -212,7 +213,7 @@ def judge_recipe(table: Comparison, environment: str, name: str, recipe: Recipe,
         "updates": header.updates,
         "minutes": header.notes["minutes"],
     }
-    table.put(row | judge(planner, draw_instances(make_env(environment), options.n, options.seed), options.seed))
+    table.put(row | judge(planner, draw_instances(get_environment(environment).make(), options.n, options.seed), options.seed))
 
 
 def main() -> None:

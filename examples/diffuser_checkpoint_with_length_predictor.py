@@ -23,7 +23,7 @@ import torch
 
 from vhdiffuser import LengthPredictor, Planner
 from vhdiffuser.cli import run as vhd
-from vhdiffuser.data.store import load_dataset
+from vhdiffuser.envs.datasets import load_dataset
 from vhdiffuser.diffusion.import_diffuser import import_checkpoint
 from vhdiffuser.diffusion.process import cosine_betas
 from vhdiffuser.diffusion.unet import TemporalUnet

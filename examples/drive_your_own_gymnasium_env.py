@@ -18,7 +18,7 @@ import numpy as np
 import vhdiffuser
 from vhdiffuser.cli import run as vhd
 from vhdiffuser.control.pd import PDConfig, PDController
-from vhdiffuser.data.importing import own_spec
+from vhdiffuser.envs.importing import own_spec
 from vhdiffuser.data.store import Dataset, save_dataset
 from vhdiffuser.envs.base import PlanningEnv
 from vhdiffuser.errors import VhdError

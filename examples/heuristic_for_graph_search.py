@@ -21,7 +21,7 @@ import numpy as np
 
 from vhdiffuser import LengthPredictor
 from vhdiffuser.cli import run as vhd
-from vhdiffuser.data.store import load_dataset
+from vhdiffuser.envs.datasets import load_dataset
 from vhdiffuser.envs.maze2d import BALL_RADIUS, clearance
 from vhdiffuser.length.config import LengthConfig
 from vhdiffuser.length.task import LengthTask

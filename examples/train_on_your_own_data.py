@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 
 import vhdiffuser
-from vhdiffuser.data.importing import import_dataset
+from vhdiffuser.envs.importing import import_dataset
 from vhdiffuser.data.store import save_dataset
 from vhdiffuser.diffusion.config import PlannerConfig
 from vhdiffuser.diffusion.task import PlannerTask

@@ -7,7 +7,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from vhdiffuser.data.build_maze2d import stream
+from vhdiffuser.envs.maze2d.building import stream
 
 
 def write_hdf5(path: Path, **fields: np.ndarray) -> Path:

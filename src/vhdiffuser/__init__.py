@@ -12,25 +12,51 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from vhdiffuser.envs.gym_registration import register
+from vhdiffuser.envs.registry import register_ours
 
 if TYPE_CHECKING:
     __version__: str
+    from vhdiffuser.envs.base import PlanningEnv
+    from vhdiffuser.envs.datasets import load_dataset
+    from vhdiffuser.envs.environment import Environment, Geometry
+    from vhdiffuser.envs.maze2d.environments import make_maze
+    from vhdiffuser.envs.registry import environments, get_environment, register
     from vhdiffuser.execution.execute import execute
     from vhdiffuser.length.predictor import LengthPredictor
     from vhdiffuser.planner.load import load_planner
     from vhdiffuser.planner.planner import Planner
 
-__all__ = ["LengthPredictor", "Planner", "execute", "load_planner"]
+__all__ = [
+    "Environment",
+    "Geometry",
+    "LengthPredictor",
+    "Planner",
+    "PlanningEnv",
+    "environments",
+    "execute",
+    "get_environment",
+    "load_dataset",
+    "load_planner",
+    "make_maze",
+    "register",
+]
 
 _HOMES = {
+    "Environment": "vhdiffuser.envs.environment",
+    "Geometry": "vhdiffuser.envs.environment",
     "LengthPredictor": "vhdiffuser.length.predictor",
     "Planner": "vhdiffuser.planner.planner",
+    "PlanningEnv": "vhdiffuser.envs.base",
+    "environments": "vhdiffuser.envs.registry",
     "execute": "vhdiffuser.execution.execute",
+    "get_environment": "vhdiffuser.envs.registry",
+    "load_dataset": "vhdiffuser.envs.datasets",
     "load_planner": "vhdiffuser.planner.load",
+    "make_maze": "vhdiffuser.envs.maze2d.environments",
+    "register": "vhdiffuser.envs.registry",
 }
 
-register()
+register_ours()
 
 
 def __getattr__(name: str) -> Any:

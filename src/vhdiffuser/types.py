@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -20,13 +20,11 @@ class EnvSpec:
     """What the planner must know of an environment. Table I of the paper, and what it leaves open.
 
     A *planning state* is a selection of the observation; *goal dimensions* are a selection of the
-    planning state. An environment made from a user's own data has a spec and no simulator.
+    planning state. What else is known of an environment is in `vhdiffuser.Environment`.
     """
 
     name: str
-    """Name in the registry, e.g. `maze2d-large`."""
-    family: str
-    """`maze2d`, `antmaze`, `cube`, or `own` for a user's data."""
+    """Name of the environment, e.g. `maze2d-large`."""
     observation_dim: int
     """Numbers in one observation."""
     action_dim: int
@@ -43,20 +41,10 @@ class EnvSpec:
     """Seconds between two control steps."""
     epsilon: float
     """Goal tolerance: infinity norm on the normalised goal dimensions (Table I)."""
-    horizons: tuple[int, int, int]
-    """H1, H2, H3 of the fixed-horizon baselines (Table I)."""
     T_max: int
     """Longest plan, in states; distances are truncated here."""
     L_min: int
     """Shortest plan, in states."""
-    controller: str
-    """Low-level controller: `pd` or `inverse_dynamics`."""
-    step_budget: int
-    """Control steps after which replan-on-deviation gives up."""
-    transitions: int
-    """Transitions of the official dataset, and of a full build."""
-    instances: str
-    """How random start/goal instances are drawn, in words."""
 
     def __post_init__(self) -> None:
         if len(self.state_names) != len(self.state_dims):
@@ -122,9 +110,10 @@ class EnvSpec:
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> EnvSpec:
-        """The inverse of `to_json`."""
-        fields: dict[str, Any] = {k: tuple(item) if isinstance(item, list) else item for k, item in value.items()}
-        return cls(**fields)
+        """The inverse of `to_json`. What files of version 0.1 say beyond the planning contract is not read."""
+        known = {item.name for item in fields(cls)}
+        values: dict[str, Any] = {k: tuple(item) if isinstance(item, list) else item for k, item in value.items()}
+        return cls(**{key: item for key, item in values.items() if key in known})
 
 
 @dataclass(frozen=True)

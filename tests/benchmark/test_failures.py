@@ -24,7 +24,7 @@ from vhdiffuser.benchmark.failures import (
     steps_to_go,
 )
 from vhdiffuser.benchmark.geodesic import Geodesic
-from vhdiffuser.benchmark.instances import draw_instances
+from vhdiffuser.envs.instances import draw_instances
 from vhdiffuser.benchmark.methods import PlannerChoice
 from vhdiffuser.benchmark.run import run_benchmark
 from vhdiffuser.benchmark.settings import BenchConfig

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from toy_point import SPEC, ToyController, ToyEnv, ToyPlanner
 
-from vhdiffuser.benchmark.instances import draw_instances, load_instances
+from vhdiffuser.envs.instances import draw_instances, load_instances
 from vhdiffuser.benchmark.methods import METHODS, PlannerChoice, get_method, require_weights
 from vhdiffuser.benchmark.run import run_benchmark
 from vhdiffuser.benchmark.settings import BenchConfig

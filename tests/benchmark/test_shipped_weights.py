@@ -10,10 +10,10 @@ import pytest
 
 from vhdiffuser import load_planner
 from vhdiffuser.control.base import make_controller
-from vhdiffuser.envs.make import make_env
-from vhdiffuser.envs.registry import SPECS
+from vhdiffuser.envs.registry import get_environment
+from vhdiffuser.envs.registry import environments
 from vhdiffuser.execution.executor import Executor
-from vhdiffuser.execution.rules import replan_on_deviation, single_shot
+from vhdiffuser.envs.protocols import replan_on_deviation, single_shot
 from vhdiffuser.execution.simulators import Simulators
 from vhdiffuser.types import EnvSpec, Instance, Plan
 from vhdiffuser.weights.places import shipped_environments, shipped_path
@@ -68,7 +68,7 @@ def test_every_environment_ships() -> None:
     ],
 )
 def test_shipped_weights_reach_their_goals(environment: str) -> None:
-    planner, expected, env = load_planner(environment, outside="ignore"), EXPECTED[environment], make_env(environment)
+    planner, expected, env = load_planner(environment, outside="ignore"), EXPECTED[environment], get_environment(environment).make()
     spec = planner.spec
     instances: list[Instance] = [
         env.sample_instance(np.random.default_rng([2024, number])) for number in range(expected.n)
@@ -80,7 +80,7 @@ def test_shipped_weights_reach_their_goals(environment: str) -> None:
 
     controller = make_controller(spec, shipped_path(environment, "dynamics"))
     slots = 2 if spec.family == "cube" else expected.n  # an arm takes longer to make than to move
-    with Simulators(partial(make_env, environment), slots) as simulators:
+    with Simulators(get_environment(environment).simulator, slots) as simulators:
         once, replanned = (
             list(Executor(planner, controller, simulators, rule, seed=77).run(instances))
             for rule in (single_shot(), replan_on_deviation(spec.step_budget))

@@ -18,7 +18,7 @@ from vhdiffuser.data.store import Dataset, save_dataset
 from vhdiffuser.envs.make import body_radius, make_env
 from vhdiffuser.envs.registry import get_spec
 from vhdiffuser.errors import VhdError
-from vhdiffuser.execution.rules import replan_on_deviation
+from vhdiffuser.envs.protocols import replan_on_deviation
 from vhdiffuser.planner.planner import Planner
 from vhdiffuser.types import Episodes, Plan
 

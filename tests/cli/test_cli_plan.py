@@ -12,7 +12,7 @@ import pytest
 from pictures import BLUE, RED, WALL, YELLOW, picture, pixels_of
 
 from vhdiffuser.cli import run
-from vhdiffuser.envs.make import make_env
+from vhdiffuser.envs.registry import get_environment
 from vhdiffuser.results.rollout_files import load_rollout
 from vhdiffuser.results.rows import read_folder
 
@@ -266,7 +266,7 @@ def test_bench_pools_the_seeds_asked_for(models, tmp_path, capsys):
 
 @pytest.mark.ogbench
 def test_bench_takes_whole_observations_of_the_ant(tmp_path, capsys):
-    env = make_env("antmaze-medium")
+    env = get_environment("antmaze-medium").make()
     body = env.reset(env.sample_instance(np.random.default_rng(0)))
     np.savez(tmp_path / "mine.npz", start_state=[body], goal_pos=[body[:2] + 0.1])
     command = [

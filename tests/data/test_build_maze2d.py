@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from vhdiffuser.data.build import CHUNKS, BuildConfig, build
-from vhdiffuser.data.build_maze2d import _next_cells, stream
-from vhdiffuser.data.store import load_dataset, save_dataset
+from vhdiffuser.envs.maze2d.building import _next_cells, stream
+from vhdiffuser.data.store import save_dataset
+from vhdiffuser.envs.datasets import load_dataset
 from vhdiffuser.envs.maze2d import MAZES, MazePhysics
 from vhdiffuser.envs.registry import get_spec
 from vhdiffuser.errors import DataError

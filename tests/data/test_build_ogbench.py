@@ -11,9 +11,9 @@ import ogbench.locomaze
 import ogbench.manipspace  # noqa: F401  (both register environments)
 from ogbench.manipspace.oracles.plan.cube_plan import CubePlanOracle
 
-from vhdiffuser.data import build_antmaze, build_cube
+from vhdiffuser.envs.antmaze import building as build_antmaze, build_cube
 from vhdiffuser.data.build import CHUNKS
-from vhdiffuser.data.walker import PROPRIOCEPTION, Walker
+from vhdiffuser.envs.antmaze.walker import PROPRIOCEPTION, Walker
 from vhdiffuser.envs.antmaze import AntMazeEnv, cell_of
 from vhdiffuser.envs.cube import WORKSPACE, to_metres
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from vhdiffuser.data.build import BuildConfig, build
-from vhdiffuser.data.importing import import_dataset, own_spec
+from vhdiffuser.envs.importing import import_dataset, own_spec
 from vhdiffuser.envs.registry import get_spec
 from vhdiffuser.errors import DataError, VhdWarning
 from vhdiffuser.types import Episodes

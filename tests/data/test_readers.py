@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from d4rl_files import d4rl_file, write_hdf5
 
-from vhdiffuser.data.importing import import_dataset
+from vhdiffuser.envs.importing import import_dataset
 from vhdiffuser.data.readers import read_d4rl_maze2d, read_minari, read_ogbench, read_own
 from vhdiffuser.envs.maze2d import MazePhysics
 from vhdiffuser.errors import DataError

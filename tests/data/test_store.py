@@ -8,8 +8,9 @@ import pytest
 from safetensors.numpy import save_file
 
 from vhdiffuser import files
-from vhdiffuser.data.importing import own_spec
-from vhdiffuser.data.store import Dataset, dataset_path, known_names, load_dataset, save_dataset, summary
+from vhdiffuser.envs.importing import own_spec
+from vhdiffuser.data.store import Dataset, dataset_path, known_names, save_dataset, summary
+from vhdiffuser.envs.datasets import load_dataset
 from vhdiffuser.errors import DataError, UnknownNameError
 from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.types import Episodes

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from vhdiffuser.data.walker import PROPRIOCEPTION, SHIPPED_WALKER, Walker
-from vhdiffuser.data.walker_training import WalkerConfig, judge_walker, train_walker
+from vhdiffuser.envs.antmaze.walker import PROPRIOCEPTION, SHIPPED_WALKER, Walker
+from vhdiffuser.envs.antmaze.walker_training import WalkerConfig, judge_walker, train_walker
 from vhdiffuser.errors import DataError
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from ogbench.manipspace import lie
 from ogbench.manipspace.controllers import DiffIKController
 
-from vhdiffuser.envs.arm import ArmIK, about_z, inverse, multiply, rotate, yaw_of
+from vhdiffuser.envs.cube.arm import ArmIK, about_z, inverse, multiply, rotate, yaw_of
 from vhdiffuser.envs.cube import CubePhysics
 
 

@@ -12,7 +12,7 @@ from torch import nn
 
 from vhdiffuser.control.base import Controller, make_controller
 from vhdiffuser.diffusion.config import PlannerConfig
-from vhdiffuser.envs.make import make_env
+from vhdiffuser.envs.registry import get_environment
 from vhdiffuser.envs.registry import get_spec
 from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.planner.planner import Planner
@@ -64,14 +64,14 @@ class SlowController(Controller):
 
 
 def load_toy(controller: Controller | None = None) -> Loaded:
-    env = make_env(SPEC.name)
+    env = get_environment(SPEC.name).make()
     return Loaded(
         spec=SPEC,
         env=env,
         planner=Planner(StraightLines(), CONFIG, SPEC, NORMALIZER, Ruler(), outside="ignore"),
         fixed={64: Planner(StraightLines(), CONFIG, SPEC, NORMALIZER, outside="ignore")},
         controller=controller or make_controller(SPEC),
-        pool=SimulatorPool(partial(make_env, SPEC.name), env),
+        pool=SimulatorPool(get_environment(SPEC.name).simulator, env),
     )
 
 

@@ -14,21 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from vhdiffuser.benchmark.falls import fallen
 from vhdiffuser.control.dynamics_task import action_error, held_out_actions, split_episodes
 from vhdiffuser.control.inverse_dynamics import InverseDynamicsController
 from vhdiffuser.envs.base import PlanningEnv
-from vhdiffuser.envs.make import make_env
+from vhdiffuser.envs.environment import Environment
 from vhdiffuser.errors import DataError, VhdError
 from vhdiffuser.execution.simulators import Simulators
 from vhdiffuser.execution.tracking import follow
 from vhdiffuser.types import EnvSpec, Episodes, FloatArray, Instance, Plan
-
-_CONTACT = 18
-"""The gripper's contact in the cube's observation, 0 to 1."""
-
-WINDOW_STEPS = {"antmaze": 100, "cube": 30}
-"""Control steps of a window, by family. The data's arm moves freely for 46 steps between two grasps, not longer."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +64,7 @@ class TrackedCondition:
     reached: float
     """Share that came within epsilon of the plan's end at some index."""
     falls: float
-    """Share in which the ant lies on its back at the end."""
+    """Share in which the robot has fallen at the end."""
 
     def to_json(self) -> dict[str, Any]:
         """A dict that JSON can hold."""
@@ -88,7 +81,12 @@ def action_errors(
 
 
 def held_out_windows(
-    controller: InverseDynamicsController, episodes: Episodes, rng: np.random.Generator, n: int, length: int
+    controller: InverseDynamicsController,
+    environment: Environment,
+    episodes: Episodes,
+    rng: np.random.Generator,
+    n: int,
+    length: int,
 ) -> FloatArray:
     """(n, length, o) observations: random windows of held-out episodes without a hindered moment."""
     if n < 1 or length < 2:
@@ -97,7 +95,7 @@ def held_out_windows(
     last = np.repeat(held.ends - 1, np.diff(held.ends, prepend=0))
     first = np.arange(len(last))
     # Hindered moments before each row: a window without one has the same count at both ends.
-    before = np.concatenate([[0], np.cumsum(hindered(controller.spec, held.observations))])
+    before = np.concatenate([[0], np.cumsum(environment.is_hindered(held.observations))])
     end = np.minimum(first + length, len(last))
     usable = np.flatnonzero((first + length - 1 <= last) & (before[end] == before[first]))
     if len(usable) == 0:
@@ -107,13 +105,6 @@ def held_out_windows(
         )
     begins = rng.choice(usable, size=n, replace=len(usable) < n)
     return held.observations[begins[:, None] + np.arange(length)]
-
-
-def hindered(spec: EnvSpec, observations: FloatArray) -> np.ndarray:
-    """(..., o) -> (...,) whether the ant lies on its back, or the arm's gripper touches something."""
-    if spec.family == "cube":
-        return observations[..., _CONTACT] > 0
-    return fallen(spec, observations)
 
 
 def shifts(spec: EnvSpec, scale: FloatArray, rng: np.random.Generator, n: int) -> FloatArray:
@@ -127,6 +118,7 @@ def shifts(spec: EnvSpec, scale: FloatArray, rng: np.random.Generator, n: int) -
 
 def evaluate_tracking(
     controller: InverseDynamicsController,
+    environment: Environment,
     simulators: Simulators,
     episodes: Episodes,
     rng: np.random.Generator,
@@ -143,7 +135,7 @@ def evaluate_tracking(
     spec = controller.spec
     scale = controller.normalizer.select(spec.state_dims).scale  # (d,)
     latest = max(condition.behind for condition in conditions)
-    windows = held_out_windows(controller, episodes, rng, n, steps + 1 + latest)
+    windows = held_out_windows(controller, environment, episodes, rng, n, steps + 1 + latest)
     states, moves = spec.planning_state(windows), shifts(spec, scale, rng, n)  # (n, T, d), (n, d)
     results = []
     for order, condition in enumerate(conditions):
@@ -165,37 +157,23 @@ def evaluate_tracking(
                 mean_final_distance=float(tracked.distance[-1].mean()),
                 within_epsilon=float((tracked.to_end[-1] <= spec.epsilon).mean()),
                 reached=float((tracked.to_end <= spec.epsilon).any(axis=0).mean()),
-                falls=float(fallen(spec, tracked.last).mean()),
+                falls=float(environment.has_fallen(tracked.last).mean()),
             )
         )
     return results
 
 
 class RecordedStart(PlanningEnv):
-    """An environment that starts at a whole recorded observation: an instance's `start` is one, (o,).
+    """An environment that starts at a whole recorded observation: an instance's `start` is one, (o,)."""
 
-    The ant's observation is all there is to know of it. Of the arm, joints and their velocities are set; its gripper
-    is open and the cube lies aside, as in the benchmark.
-    """
-
-    def __init__(self, name: str) -> None:
-        self.env = make_env(name)
-        self.spec = self.env.spec
-        if self.spec.family not in ("antmaze", "cube"):
-            raise VhdError(f"{name}: recorded states are restored for antmaze and cube only.")
+    def __init__(self, environment: Environment) -> None:
+        if environment.restore is None:
+            raise VhdError(f"{environment.name}: its simulator cannot be put at a recorded observation (`restore`).")
+        self.env, self.spec, self._restore = environment.make(), environment.spec, environment.restore
 
     def reset(self, instance: Instance) -> FloatArray:
         """Stand as recorded."""
-        physics: Any = self.env.physics  # type: ignore[attr-defined]
-        # Unlike the environment's own reset, nothing is refused: a recorded path may end beside a wall, and the arm
-        # sags a little below its workspace.
-        if self.spec.family == "antmaze":
-            physics.restore(instance.start)
-            return physics.observation().astype(np.float32)
-        low, high = self.env.workspace  # type: ignore[attr-defined]
-        start, goal = self.spec.place_of(instance.start), np.asarray(instance.goal, np.float64)
-        self.env.reset(Instance(np.clip(start, low, high), np.clip(goal, low, high), instance.seed))
-        return physics.restore_arm(instance.start).astype(np.float32)
+        return self._restore(self.env, instance.start, instance.goal)
 
     def step(self, action: FloatArray) -> FloatArray:
         """The environment's own."""

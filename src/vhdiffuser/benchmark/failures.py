@@ -7,7 +7,7 @@ same plan again. Kinds are tried in order, and the first that fits is taken:
              or clipped at T_max
   plan       passes nearer to a wall than the body's radius allows
   endpoint   ends farther than epsilon from the goal, or gets there by a step that was never seen
-  fall       the ant lies on its back at the end
+  fall       the robot has fallen at the end
   tracking   none of these: the plan was sound, and was not followed
 
 Where there were several plans, the one under way at the end is judged.
@@ -22,17 +22,17 @@ from typing import Any
 
 import numpy as np
 
-from vhdiffuser.benchmark.falls import fallen
 from vhdiffuser.benchmark.geodesic import Geodesic
-from vhdiffuser.benchmark.instances import draw_instances
 from vhdiffuser.benchmark.run import kept_rollout
 from vhdiffuser.control.base import Controller
 from vhdiffuser.envs.base import PlanningEnv
+from vhdiffuser.envs.environment import Environment
+from vhdiffuser.envs.instances import draw_instances
+from vhdiffuser.envs.protocols import ExecutionRule
 from vhdiffuser.envs.success import goal_distance
 from vhdiffuser.envs.walls import wall_distance
 from vhdiffuser.errors import VhdError
 from vhdiffuser.execution.executor import BatchPlanner, Executor, Outcome
-from vhdiffuser.execution.rules import ExecutionRule
 from vhdiffuser.execution.simulators import Simulators
 from vhdiffuser.results.rollout_files import KeptRollout
 from vhdiffuser.results.rows import ResultFile, Row
@@ -50,20 +50,21 @@ BODY_SHARE = 0.8
 class Facts:
     """What judging a plan needs to know of the environment and its data."""
 
-    spec: EnvSpec
-    """The environment."""
+    environment: Environment
+    """Its walls, body and falls."""
     scale: FloatArray
     """(d,) units per normalised unit of the planning state."""
     fastest: float
     """Fastest speed seen in the data, in units per control step."""
     acceleration: float
     """Fastest gain of speed seen in the data, in units per control step, per control step; infinity: at once."""
-    walls: FloatArray
-    """(n, 4) x_low, x_high, y_low, y_high; empty where there are none."""
-    radius: float = 0.0
-    """Radius of the body that must fit between walls."""
     geodesic: Geodesic | None = None
     """Shortest ways between the walls; none where the way is straight."""
+
+    @property
+    def spec(self) -> EnvSpec:
+        """The environment's planning contract."""
+        return self.environment.spec
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ class Failure:
     tracking_error: float
     """Largest distance between robot and plan (normalised)."""
     fell: bool
-    """Whether the ant lies on its back at the end."""
+    """Whether the robot has fallen at the end."""
     final_distance: float
     """||s_final - g||_inf, normalised."""
     same_plan: bool
@@ -164,15 +165,15 @@ def run_again(
         horizon=config["horizon"],
     )
     for outcome in executor.run(instances_of(results, rows, env), list(by_number)):
-        yield judge(outcome, by_number[outcome.number], facts, predicted=config["horizon"] is None)
+        yield evaluate_failure(outcome, by_number[outcome.number], facts, predicted=config["horizon"] is None)
 
 
-def judge(outcome: Outcome, row: Row, facts: Facts, predicted: bool) -> Failure:
+def evaluate_failure(outcome: Outcome, row: Row, facts: Facts, predicted: bool) -> Failure:
     """Measure one execution, and name its kind. `predicted`: lengths were, so that T_max may have clipped them."""
     spec, rollout = facts.spec, outcome.rollout
     begun, plan = rollout.plans[-1]
     needed, in_walls, gap = needed_length(plan, facts, begun == 0), share_in_walls(plan, facts), end_gap(plan, facts)
-    fell = bool(fallen(spec, rollout.observations[-1]))
+    fell = bool(facts.environment.has_fallen(rollout.observations[-1]))
     if rollout.success:
         kind = None
     elif plan.length < needed or (predicted and plan.length >= spec.T_max):
@@ -226,15 +227,16 @@ def steps_to_go(distance: float, speed: float, fastest: float, acceleration: flo
 
 def share_in_walls(plan: Plan, facts: Facts) -> float:
     """Share of the planned way that is nearer to a wall than `BODY_SHARE` of the body's radius."""
-    if len(facts.walls) == 0:
+    geometry = facts.environment.geometry
+    if not geometry.is_maze:
         return 0.0
     places = facts.spec.goal_of(plan.states)[:, :2].astype(np.float64)
     # Between two states the way is straight; looked at so closely that no wall is jumped.
     longest = float(np.linalg.norm(np.diff(places, axis=0), axis=1).max())
-    pieces = max(int(np.ceil(longest / facts.radius)), 1)
+    pieces = max(int(np.ceil(longest / geometry.radius)), 1)
     steps = np.arange(0, pieces * (plan.length - 1) + 1) / pieces
     way = np.stack([np.interp(steps, np.arange(plan.length), places[:, dim]) for dim in range(2)], axis=1)
-    return float((wall_distance(facts.walls, way) < BODY_SHARE * facts.radius).mean())
+    return float((wall_distance(geometry.walls, way) < BODY_SHARE * geometry.radius).mean())
 
 
 def end_gap(plan: Plan, facts: Facts) -> float:

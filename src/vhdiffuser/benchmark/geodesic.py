@@ -9,10 +9,12 @@ from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import dijkstra
 from scipy.spatial import cKDTree
 
+from vhdiffuser.envs.environment import Environment
 from vhdiffuser.envs.walls import extent, wall_distance
 from vhdiffuser.errors import VhdError
-from vhdiffuser.types import FloatArray
+from vhdiffuser.types import EnvSpec, FloatArray, Instance
 
+_POINTS_PER_WALL = 20
 _REACH = 3
 """Grid edges go up to this many rows and columns away: 32 directions, lengths true to 1.4 %."""
 
@@ -85,3 +87,17 @@ class Geodesic:
             result[pairs] = dijkstra(self._graph, directed=False, indices=node)[from_node[pairs]]
         # Rounding to grid points can shorten a way by a spacing; no way is shorter than the straight line.
         return np.maximum(result, np.linalg.norm(starts - goals, axis=1))
+
+    def of_instance(self, spec: EnvSpec, instance: Instance) -> float:
+        """Shortest distance from an instance's start to its goal."""
+        return float(self.distance(spec.place_of(instance.start)[None], instance.goal[None])[0])
+
+
+def make_geodesic(environment: Environment) -> Geodesic | None:
+    """The fine grid of an environment's maze, 20 points to the narrowest wall; none where there are no walls."""
+    geometry = environment.geometry
+    if not geometry.is_maze:
+        return None
+    sides = np.stack([geometry.walls[:, 1] - geometry.walls[:, 0], geometry.walls[:, 3] - geometry.walls[:, 2]])
+    spacing = float(np.round(sides.min() / _POINTS_PER_WALL, 9))
+    return Geodesic(geometry.walls, spacing, geometry.radius if geometry.clearance is None else geometry.clearance)

@@ -12,9 +12,9 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from vhdiffuser.benchmark.geodesic import Geodesic
-from vhdiffuser.benchmark.instances import draw_instances
 from vhdiffuser.data.motion import observed_speeds
 from vhdiffuser.envs.base import PlanningEnv
+from vhdiffuser.envs.instances import draw_instances
 from vhdiffuser.errors import VhdError
 from vhdiffuser.length.predictor import LengthPredictor
 from vhdiffuser.types import EnvSpec, Episodes, FloatArray
@@ -46,19 +46,6 @@ class LengthEvaluation:
 def observed_speed(episodes: Episodes, spec: EnvSpec) -> float:
     """Mean speed of the goal dimensions in the data, units per control step."""
     return float(np.nanmean(observed_speeds(episodes, spec), dtype=np.float64))
-
-
-def make_geodesic(spec: EnvSpec) -> Geodesic | None:
-    """The fine grid of an environment's maze; none where there are no walls."""
-    if spec.family == "maze2d":
-        from vhdiffuser.envs.maze2d import BALL_RADIUS, wall_boxes
-
-        return Geodesic(wall_boxes(spec.name.removeprefix("maze2d-")), spacing=0.05, clearance=BALL_RADIUS)
-    if spec.family == "antmaze":
-        from vhdiffuser.envs.antmaze import CLEARANCE, AntMazeEnv
-
-        return Geodesic(AntMazeEnv().walls, spacing=0.2, clearance=CLEARANCE)
-    return None
 
 
 def draw_pairs(env: PlanningEnv, n: int = PAIRS, seed: int = PAIRS_SEED) -> tuple[FloatArray, FloatArray]:

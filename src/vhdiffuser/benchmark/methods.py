@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from vhdiffuser.envs.environment import Environment
 from vhdiffuser.errors import DataError, UnknownNameError
 from vhdiffuser.execution.executor import BatchPlanner
-from vhdiffuser.types import EnvSpec
 
 
 @dataclass(frozen=True)
@@ -25,13 +25,13 @@ class Method:
     recipe: str = "default"
     """How its networks are trained."""
 
-    def horizon(self, spec: EnvSpec) -> int | None:
+    def horizon(self, environment: Environment) -> int | None:
         """Length of every plan, None where it is predicted."""
-        return None if self.predicts else self.training_horizon(spec)
+        return None if self.predicts else self.training_horizon(environment)
 
-    def training_horizon(self, spec: EnvSpec) -> int | None:
+    def training_horizon(self, environment: Environment) -> int | None:
         """Length of the training crops, None where it is random."""
-        return None if self.trained_on is None else spec.horizons[self.trained_on]
+        return None if self.trained_on is None else environment.horizons[self.trained_on]
 
 
 METHODS: dict[str, Method] = {
@@ -96,14 +96,14 @@ PlannerSource = Callable[[str, str], PlannerChoice]
 """(method, environment) -> planner. Raises `VhdError` (see `require_weights`) where there are no weights."""
 
 
-def require_weights(method: Method, spec: EnvSpec, kind: str, path: Path) -> None:
+def require_weights(method: Method, environment: Environment, kind: str, path: Path) -> None:
     """An error that says which command makes `path`, where it is not there."""
     if path.is_file():
         return
-    horizon = method.training_horizon(spec)
+    horizon = method.training_horizon(environment)
     option = f" --horizon {horizon}" if kind == "planner" and horizon is not None else ""
     option += f" --recipe {method.recipe}" if method.recipe != "default" else ""
     raise DataError(
-        f"{spec.name}: method '{method.name}' needs the {kind} model {path}, which is not there. "
-        f"Make it with `vhd train {kind} {spec.name}{option}`."
+        f"{environment.name}: method '{method.name}' needs the {kind} model {path}, which is not there. "
+        f"Make it with `vhd train {kind} {environment.name}{option}`."
     )

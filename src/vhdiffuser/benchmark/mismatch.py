@@ -7,13 +7,15 @@ import numpy as np
 from vhdiffuser.envs.base import PlanningEnv
 from vhdiffuser.execution.executor import BatchPlanner, plan_seed
 from vhdiffuser.results.rollout_files import PlanSheet
-from vhdiffuser.types import Instance
+from vhdiffuser.types import FloatArray, Instance
 
 MISMATCH = (0.5, 1.0, 1.4)
 """Lengths of the plans in Fig. 1, as multiples of L_hat."""
 
 
-def plan_sheet(planner: BatchPlanner, env: PlanningEnv, instances: list[Instance], seed: int) -> PlanSheet:
+def plan_sheet(
+    planner: BatchPlanner, env: PlanningEnv, walls: FloatArray, instances: list[Instance], seed: int
+) -> PlanSheet:
     """Fig. 1: the pair with the longest L_hat among `instances`, planned too short, right and too long."""
     spec = planner.spec
     starts = np.stack([spec.planning_state(env.reset(item)) for item in instances])
@@ -26,10 +28,9 @@ def plan_sheet(planner: BatchPlanner, env: PlanningEnv, instances: list[Instance
     rows = [number] * len(lengths)
     seeds = np.full(len(lengths), plan_seed(seed, number, 0), np.int64)
     plans = planner.plan_batch(starts[rows], goals[rows], lengths, seeds=seeds)
-    walls = getattr(env, "walls", None)
     return PlanSheet(
         environment=spec.name,
         goal=goals[number],
         plans=tuple(spec.goal_of(plan.states) for plan in plans),
-        walls=np.zeros((0, 4)) if walls is None else np.asarray(walls),
+        walls=np.asarray(walls),
     )

@@ -10,32 +10,27 @@ from typing import Any
 
 import numpy as np
 
+from vhdiffuser.benchmark.geodesic import Geodesic, make_geodesic
 from vhdiffuser.benchmark.methods import Method, PlannerChoice, PlannerSource, get_method
 from vhdiffuser.benchmark.mismatch import plan_sheet
 from vhdiffuser.benchmark.settings import BenchConfig, Setting, describe_instances, distribution, make_setting
 from vhdiffuser.control.base import Controller
-from vhdiffuser.envs.base import PlanningEnv
 from vhdiffuser.errors import ClippedLengthWarning
 from vhdiffuser.execution.executor import Executor, Outcome
-from vhdiffuser.execution.simulators import EnvFactory, Simulators
+from vhdiffuser.execution.simulators import Simulators
 from vhdiffuser.results.paths import plans_path, result_path, rollout_path
 from vhdiffuser.results.rollout_files import KeptRollout, save_plans, save_rollout
 from vhdiffuser.results.rows import Row, open_results
 from vhdiffuser.results.summary import Summary, summarize_cell
 from vhdiffuser.streams import STREAMS
-from vhdiffuser.types import EnvSpec, Instance
-
-GeodesicDistance = Callable[[Instance], float]
-"""True shortest distance of an instance, in the environment's units; used for evaluation only."""
+from vhdiffuser.types import EnvSpec
 
 
 def run_benchmark(
     config: BenchConfig,
     folder: Path,
-    make_env: EnvFactory,
     planner_for: PlannerSource,
     controller: Controller,
-    geodesic: GeodesicDistance | None = None,
     on_row: Callable[[Row], None] | None = None,
     on_start: Callable[[int], None] | None = None,
 ) -> list[Summary]:
@@ -45,14 +40,16 @@ def run_benchmark(
     on disk are kept and not computed again; `on_start` is told how many are missing, `on_row` of each new one.
     """
     methods = [get_method(name) for name in dict.fromkeys(config.methods)]
-    env = make_env()
+    environment = config.environment
+    env, geodesic = environment.make(), make_geodesic(environment)
+    assert environment.simulator is not None  # or there would be no env
     protocols = tuple(dict.fromkeys(config.protocols))
     settings = {(name, seed): make_setting(name, config, env, seed) for name in protocols for seed in config.seeds}
-    choices = {method.name: planner_for(method.name, config.environment) for method in methods}
+    choices = {method.name: planner_for(method.name, environment.name) for method in methods}
     runs = [
         _Run(
             config, folder, method, protocol, seed, settings[protocol, seed], choices[method.name],
-            _header(config, env, method, protocol, seed, settings[protocol, seed], choices[method.name], controller),
+            _header(config, method, protocol, seed, settings[protocol, seed], choices[method.name], controller),
         )
         for method in methods
         for protocol in protocols
@@ -67,16 +64,18 @@ def run_benchmark(
     rows: dict[tuple[str, str], list[Row]] = {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ClippedLengthWarning)  # of a thousand plans some are; rows tell which
-        with Simulators(make_env, config.slots(env.spec.family), config.workers) as simulators:
+        with Simulators(environment.simulator, config.slots, config.workers) as simulators:
             for run in runs:
                 rows.setdefault((run.method.name, run.protocol), []).extend(
                     _run_one(run, controller, simulators, geodesic, on_row)
                 )
         seed = config.seeds[0]
         paper = [settings[name, seed].instances for name in ("ss", "rp") if name in protocols]
-        if "vhd" in choices and paper and not plans_path(folder, config.environment).exists():
-            sheet = plan_sheet(choices["vhd"].planner, env, paper[0][: max(1, config.keep)], seed)
-            save_plans(plans_path(folder, config.environment), sheet)
+        if "vhd" in choices and paper and not plans_path(folder, environment.name).exists():
+            sheet = plan_sheet(
+                choices["vhd"].planner, env, environment.geometry.walls, paper[0][: max(1, config.keep)], seed
+            )
+            save_plans(plans_path(folder, environment.name), sheet)
     headers = {(run.method.name, run.protocol): run.header for run in runs}
     return [summarize_cell(found, headers[cell]) for cell, found in rows.items()]
 
@@ -97,14 +96,14 @@ class _Run:
     @property
     def path(self) -> Path:
         drawn = distribution(self.config)
-        return result_path(self.folder, self.config.environment, self.method.name, self.protocol, self.seed, drawn)
+        return result_path(self.folder, self.config.environment.name, self.method.name, self.protocol, self.seed, drawn)
 
 
 def _run_one(
     run: _Run,
     controller: Controller,
     simulators: Simulators,
-    geodesic: GeodesicDistance | None,
+    geodesic: Geodesic | None,
     on_row: Callable[[Row], None] | None,
 ) -> list[Row]:
     """Run the missing instances; all rows asked for."""
@@ -115,7 +114,7 @@ def _run_one(
         simulators,
         setting.rule,
         seed=run.seed,
-        horizon=run.method.horizon(planner.spec),
+        horizon=run.method.horizon(config.environment),
         hit=setting.hit,
     )
     with open_results(run.path, run.header) as writer:
@@ -133,7 +132,6 @@ def _run_one(
 
 def _header(
     config: BenchConfig,
-    env: PlanningEnv,
     method: Method,
     protocol: str,
     seed: int,
@@ -142,10 +140,10 @@ def _header(
     controller: Controller,
 ) -> dict[str, Any]:
     """Everything that could change a row, and what figures need to draw it."""
-    spec = env.spec
-    walls = getattr(env, "walls", None)
+    environment = config.environment
+    spec = environment.spec
     return {
-        "environment": config.environment,
+        "environment": spec.name,
         "method": method.name,
         "protocol": protocol,
         "seed": seed,
@@ -154,21 +152,21 @@ def _header(
         "rule": asdict(setting.rule),
         "epsilon": spec.epsilon,
         "scale": [float(value) for value in spec.goal_of(choice.planner.normalizer.scale)],
-        "horizon": method.horizon(spec),
+        "horizon": method.horizon(environment),
         **choice.describe(),
         "controller": controller.describe(),
         "state_names": list(spec.state_names),
         "goal_dims": list(spec.goal_dims),
-        "walls": [] if walls is None else np.asarray(walls, float).round(6).tolist(),
+        "walls": np.asarray(environment.geometry.walls, float).round(6).tolist(),
     }
 
 
-def _row(run: _Run, outcome: Outcome, geodesic: GeodesicDistance | None) -> Row:
+def _row(run: _Run, outcome: Outcome, geodesic: Geodesic | None) -> Row:
     setting = run.setting
     rollout, instance = outcome.rollout, outcome.instance
     lengths = [plan.length for _, plan in rollout.plans]
     return Row(
-        environment=run.config.environment,
+        environment=run.config.environment.name,
         method=run.method.name,
         protocol=run.protocol,
         seed=run.seed,
@@ -184,8 +182,8 @@ def _row(run: _Run, outcome: Outcome, geodesic: GeodesicDistance | None) -> Row:
         final_distance=outcome.final_distance,
         planning_seconds=outcome.planning_seconds,
         control_seconds=outcome.control_seconds,
-        geodesic=None if geodesic is None else float(geodesic(instance)),
-        score=None if setting.score is None else setting.score(outcome),
+        geodesic=None if geodesic is None else geodesic.of_instance(run.config.environment.spec, instance),
+        score=None if setting.score is None else setting.score(rollout.observations, instance.goal),
         task=None if setting.tasks is None else outcome.number % setting.tasks + 1,
     )
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vhdiffuser.benchmark import external_protocols
-from vhdiffuser.benchmark.instances import draw_instances, load_instances
 from vhdiffuser.benchmark.methods import TABLE_METHODS
 from vhdiffuser.envs.base import PlanningEnv
-from vhdiffuser.errors import UnknownNameError, VhdError
-from vhdiffuser.execution.executor import Outcome
-from vhdiffuser.execution.rules import (
+from vhdiffuser.envs.environment import Environment
+from vhdiffuser.envs.instances import draw_instances, load_instances
+from vhdiffuser.envs.protocols import (
     CHECK_EVERY,
     THRESHOLD,
     ExecutionRule,
@@ -21,24 +19,21 @@ from vhdiffuser.execution.rules import (
     replan_on_deviation,
     single_shot,
 )
+from vhdiffuser.errors import UnknownNameError, VhdError
 from vhdiffuser.files import sha256
 from vhdiffuser.results.paths import PAIRS
-from vhdiffuser.types import Instance
+from vhdiffuser.types import FloatArray, Instance
 
-PROTOCOLS = ("ss", "rp", "d4rl-fixed", "d4rl-random", "d4rl-fixed-rp", "d4rl-random-rp", "ogbench")
-"""The paper's two, and peers': D4RL's score for a fixed or a random goal, by one plan whose end is held or by
-replanning, and OGBench's five tasks."""
-
-_SIMULATORS = {"maze2d": 1000, "antmaze": 128, "cube": 16}
-"""Simulators held at once, by family: as many as fit well below 3 GB (a cube takes 114 MB, its arm is all meshes)."""
+PAPER = ("ss", "rp")
+"""The paper's protocols: single-shot and replan-on-deviation. An environment may bring others'."""
 
 
 @dataclass(frozen=True)
 class BenchConfig:
     """One benchmark run."""
 
-    environment: str
-    """Name in the registry."""
+    environment: Environment
+    """Where to run."""
     methods: tuple[str, ...] = TABLE_METHODS
     """Methods to run."""
     protocols: tuple[str, ...] = ("ss", "rp")
@@ -75,9 +70,10 @@ class BenchConfig:
         if self.instances is not None and len(self.seeds) > 1:
             raise VhdError("a file of pairs takes one seed: every seed would run the same pairs, and count them again.")
 
-    def slots(self, family: str) -> int:
+    @property
+    def slots(self) -> int:
         """Simulators to hold: no more than there are instances."""
-        return min(self.simulators or _SIMULATORS.get(family, 64), self.size)
+        return min(self.simulators or self.environment.simulators, self.size)
 
 
 @dataclass(frozen=True)
@@ -90,36 +86,36 @@ class Setting:
     """When to plan again and when to end."""
     hit: HitTest | None = None
     """Success; None: the paper's."""
-    score: Callable[[Outcome], float] | None = None
-    """The peer's score of an episode."""
+    score: Callable[[FloatArray, FloatArray], float] | None = None
+    """(observations, goal) -> the other benchmark's score of an episode."""
     tasks: int | None = None
-    """The peer's number of tasks; instance i belongs to task i modulo this, plus 1."""
+    """The other benchmark's number of tasks; instance i belongs to task i modulo this, plus 1."""
 
 
 def make_setting(protocol: str, config: BenchConfig, env: PlanningEnv, seed: int) -> Setting:
     """The setting of one protocol in one environment, with the instances of one seed."""
-    if protocol not in PROTOCOLS:
-        raise UnknownNameError("protocol", protocol, list(PROTOCOLS))
-    if protocol in ("ss", "rp"):
+    environment = config.environment
+    if protocol in PAPER:
         rule = (
             single_shot()
             if protocol == "ss"
-            else replan_on_deviation(env.spec.step_budget, config.threshold, config.check_every)
+            else replan_on_deviation(environment.step_budget, config.threshold, config.check_every)
         )
         return Setting(paper_instances(config, env, seed), rule)
+    if protocol not in environment.protocols:
+        raise UnknownNameError(f"protocol of {environment.name}", protocol, [*PAPER, *environment.protocols])
     if distribution(config) != "reset":
         raise VhdError(
             f"protocol '{protocol}' has instances of its own; leave out the file of pairs and the distribution."
         )
-    if protocol == "ogbench":
-        rule = replan_on_deviation(external_protocols.OGBENCH_STEPS, config.threshold, config.check_every)
-        instances = external_protocols.ogbench_instances(env, config.size, seed)
-        return Setting(instances, rule, hit=external_protocols.ogbench_hit(env), tasks=external_protocols.OGBENCH_TASKS)
-    instances = external_protocols.d4rl_instances(env, config.size, seed, random_goal="random" in protocol)
-    rule = external_protocols.d4rl_rule(env)
-    if protocol.endswith("-rp"):
-        rule = replace(rule, hold=False, threshold=config.threshold, check_every=config.check_every)
-    return Setting(instances, rule, hit=external_protocols.d4rl_hit(env), score=external_protocols.d4rl_scorer(env))
+    theirs = environment.protocols[protocol]
+    return Setting(
+        instances=theirs.instances(env, config.size, seed),
+        rule=theirs.rule(config.threshold, config.check_every),
+        hit=theirs.hit,
+        score=theirs.score,
+        tasks=theirs.tasks,
+    )
 
 
 def paper_instances(config: BenchConfig, env: PlanningEnv, seed: int) -> list[Instance]:

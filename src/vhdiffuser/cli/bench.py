@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -13,7 +12,7 @@ import tyro
 from tyro.conf import Positional
 
 from vhdiffuser.cli.console import err, out, print_json, progress_bar
-from vhdiffuser.envs.registry import get_spec
+from vhdiffuser.envs.registry import get_environment
 from vhdiffuser.errors import DataError, VhdError
 from vhdiffuser.files import sha256
 from vhdiffuser.weights.places import Source, find_model
@@ -98,11 +97,11 @@ class Bench:
         from vhdiffuser.benchmark.methods import get_method
         from vhdiffuser.benchmark.run import run_benchmark
         from vhdiffuser.benchmark.settings import BenchConfig
-        from vhdiffuser.envs.make import make_env
 
-        spec = get_spec(self.env)
+        environment = get_environment(self.env)
+        spec = environment.spec
         config = BenchConfig(
-            environment=spec.name,
+            environment=environment,
             methods=self.methods or self._methods_there(),
             protocols=self.protocols,
             n=self.n,
@@ -124,10 +123,8 @@ class Bench:
             summaries = run_benchmark(
                 config,
                 self.out,
-                partial(make_env, spec.name),
                 self.choose,
                 self.controller(),
-                geodesic=_geodesic(spec.name),
                 on_row=on_row,
                 on_start=on_start,
             )
@@ -168,9 +165,9 @@ class Bench:
         from vhdiffuser.planner.bound import BoundPlanner
         from vhdiffuser.planner.planner import Planner
 
-        spec, paths = get_spec(environment), self._weights_of(get_method(method_name), environment)
+        known, paths = get_environment(environment), self._weights_of(get_method(method_name), environment)
         predictor = LengthPredictor.load(paths["length"]) if "length" in paths else None
-        lengths = (2, max(spec.T_max, *spec.horizons))
+        lengths = (2, max(known.spec.T_max, *known.horizons))
         planner = Planner.load(paths["planner"], predictor, smoothing=self.smoothing, outside="ignore", lengths=lengths)
         bound = BoundPlanner.of(planner, self.sampler, self.steps, self.gamma, self.candidates)
         models = {kind: sha256(path) for kind, path in paths.items()}
@@ -182,13 +179,13 @@ class Bench:
         """The method's model files by kind; a `DataError` says how to make one that is not there."""
         from vhdiffuser.benchmark.methods import require_weights
 
-        spec = get_spec(environment)
-        horizon = method.training_horizon(spec)
+        known = get_environment(environment)
+        horizon = method.training_horizon(known)
         paths = {"planner": find_model(environment, "planner", self.weights, horizon, method.recipe)}
         if method.predicts:
             paths["length"] = find_model(environment, "length", self.weights, recipe=method.recipe)
         for kind, path in paths.items():
-            require_weights(method, spec, kind, path)
+            require_weights(method, known, kind, path)
         return paths
 
     def _methods_there(self) -> tuple[str, ...]:
@@ -198,7 +195,7 @@ class Bench:
         missing: dict[str, DataError] = {}
         for name in TABLE_METHODS:
             try:
-                self._weights_of(get_method(name), get_spec(self.env).name)
+                self._weights_of(get_method(name), get_environment(self.env).name)
             except DataError as error:
                 missing[name] = error
         if len(missing) == len(TABLE_METHODS):
@@ -213,37 +210,28 @@ class Bench:
         from vhdiffuser.control.base import make_controller
         from vhdiffuser.control.pd import PDConfig, PDController
 
-        spec = get_spec(self.env)
-        if spec.controller == "pd":
+        environment = get_environment(self.env)
+        spec = environment.spec
+        if environment.controller == "pd":
             names = ("position_gain", "velocity_gain")
             gains = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
             return PDController(spec, replace(PDConfig(), **gains))
+        if environment.controller != "inverse_dynamics":
+            return make_controller(environment.controller, spec)
         path = find_model(spec.name, "dynamics", self.weights)
         if not path.is_file():
             raise VhdError(f"{spec.name}: no inverse dynamics model. Make it with `vhd train dynamics {spec.name}`.")
-        return make_controller(spec, path)
+        return make_controller("inverse_dynamics", spec, path)
 
     def _write_videos(self, view: View) -> None:
-        from vhdiffuser.envs.make import make_env
         from vhdiffuser.report.video import write_rollout
         from vhdiffuser.results.rollout_files import load_rollout
 
-        env = make_env(get_spec(self.env).name)
+        env = get_environment(self.env).make()
         for path in sorted((self.out / env.spec.name / "rollouts").glob("*.npz")):
             written = write_rollout(env, load_rollout(path), path.with_suffix(".gif"), view)
             if not self.quiet:
                 err.print(f"wrote {written}")
-
-
-def _geodesic(environment: str) -> Any:
-    """True shortest distance of an instance, in the environment's units; none where there are no walls."""
-    from vhdiffuser.benchmark.length_eval import make_geodesic
-
-    spec = get_spec(environment)
-    geodesic = make_geodesic(spec)
-    if geodesic is None:
-        return None
-    return lambda instance: float(geodesic.distance(spec.place_of(instance.start)[None], instance.goal[None])[0])
 
 
 def print_summaries(summaries: list[Summary], candidates: int) -> None:

@@ -13,12 +13,12 @@ from vhdiffuser.cli.console import err, out, print_json, progress_bar
 from vhdiffuser.data.store import (
     Dataset,
     dataset_path,
-    load_dataset,
     save_dataset,
     summary,
 )
-from vhdiffuser.data.walker_training import WalkerConfig
-from vhdiffuser.envs.registry import get_spec
+from vhdiffuser.envs.antmaze.walker_training import WalkerConfig
+from vhdiffuser.envs.datasets import load_dataset
+from vhdiffuser.envs.registry import environments, get_environment
 from vhdiffuser.errors import DataError
 from vhdiffuser.files import home
 from vhdiffuser.types import EnvSpec
@@ -60,7 +60,8 @@ class Get:
         """Get, save, say what was got."""
         from vhdiffuser.data.build import BuildConfig, build, forget_chunks
 
-        spec = get_spec(self.env)
+        environment = get_environment(self.env)
+        spec = environment.spec
         if dataset_path(spec.name).exists() and not self.replace:
             present = load_dataset(spec.name)
             self._require_same(present)
@@ -72,7 +73,7 @@ class Get:
         if dataset is None:
             config = BuildConfig(self.size, self.seed or 0, self.workers)
             with progress_bar(f"building {spec.name}", "transitions", self.quiet) as progress:
-                dataset = build(spec, config, progress)
+                dataset = build(spec, environment.builder, config, progress)
         save_dataset(dataset)
         forget_chunks(spec)
         _print(dataset, self.json)
@@ -82,8 +83,12 @@ class Get:
 
         try:
             with progress_bar(f"downloading {self.env}", "bytes", self.quiet) as progress:
+                environment = get_environment(self.env)
                 return get_official(
-                    get_spec(self.env), lambda file, done, total: progress(done, total, note=file), self.timeout
+                    environment.spec,
+                    environment.official,
+                    lambda file, done, total: progress(done, total, note=file),
+                    self.timeout,
                 )
         except DataError as error:
             if self.source == "official":
@@ -182,7 +187,7 @@ class Import:
 
     def run(self) -> None:
         """Read, check, save."""
-        from vhdiffuser.data.importing import import_dataset
+        from vhdiffuser.envs.importing import import_dataset
 
         if dataset_path(self.name).exists() and not self.replace:
             raise DataError(f"a dataset '{self.name}' is already here. Pass --replace, or choose another name.")
@@ -198,7 +203,7 @@ class Import:
         given = {key: value for key, value in settings.items() if value is not None}
         dataset = import_dataset(self.name, self.file, **given)
         save_dataset(dataset)
-        if self.control_dt is None and dataset.spec.family == "own":
+        if self.control_dt is None and self.name not in environments():
             err.print(f"control_dt: {_time_step(dataset.spec)}")
         _print(dataset, self.json)
 
@@ -250,7 +255,7 @@ class WalkerCommand:
 
     def run(self) -> None:
         """Train, and say where the actor is."""
-        from vhdiffuser.data.walker_training import train_walker
+        from vhdiffuser.envs.antmaze.walker_training import train_walker
 
         with progress_bar("training the walker", "steps", self.quiet) as progress:
             path = train_walker(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tempfile
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +11,7 @@ import tyro
 from tyro.conf import Positional
 
 from vhdiffuser.cli.console import out, print_json, progress_bar
-from vhdiffuser.envs.registry import SPECS
+from vhdiffuser.envs.registry import environments
 from vhdiffuser.errors import DataError
 from vhdiffuser.files import sha256
 from vhdiffuser.weights.places import shipped_environments, shipped_path
@@ -58,19 +57,20 @@ class Demo:
         from vhdiffuser.benchmark.run import run_benchmark
         from vhdiffuser.benchmark.settings import BenchConfig
         from vhdiffuser.control.base import make_controller
-        from vhdiffuser.envs.make import make_env
         from vhdiffuser.results.paths import result_path
 
         folder = self._folder()
         choice = _choose(folder)
         spec = choice.planner.spec
-        if spec.name not in SPECS:
+        environment = environments().get(spec.name)
+        if environment is None or environment.simulator is None:
             raise DataError(
-                f"{folder}: its planner is for '{spec.name}', which has no simulator of ours to show it in."
+                f"{folder}: its planner is for '{spec.name}', which has no simulator to show it in. Plan with "
+                f"`vhd plan`; to execute, register an Environment with a simulator (docs/extending.md)."
             )
-        controller = make_controller(spec, folder / "dynamics.safetensors")
+        controller = make_controller(environment.controller, spec, folder / "dynamics.safetensors")
         config = BenchConfig(
-            environment=spec.name,
+            environment=environment,
             methods=("vhd",),
             protocols=PROTOCOLS,
             n=self.n,
@@ -87,8 +87,7 @@ class Demo:
                 done[0] += 1
                 progress(done[0], self.n * len(PROTOCOLS), note=row.protocol)
 
-            make = partial(make_env, spec.name)
-            summaries = run_benchmark(config, Path(rows), make, lambda *_: choice, controller, on_row=on_row)
+            summaries = run_benchmark(config, Path(rows), lambda *_: choice, controller, on_row=on_row)
             _draw({name: result_path(Path(rows), spec.name, "vhd", name, self.seed) for name in PROTOCOLS}, picture)
         if self.json:
             cells = [{**item.to_json(), **_paper(item)} for item in summaries]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from vhdiffuser.cli.console import out, print_json
-from vhdiffuser.envs.registry import SPECS
+from vhdiffuser.envs.environment import Environment
+from vhdiffuser.envs.registry import environments
 
 
 @dataclass(frozen=True)
@@ -20,21 +22,23 @@ class Envs:
 
     def run(self) -> None:
         """Print the registry."""
+        known = environments()
         if self.json:
-            print_json([spec.to_json() for spec in SPECS.values()])
+            print_json([_facts(environment) for environment in known.values()])
             return
         rows = [("name", "planning state", "goal", "epsilon", "H1/H2/H3", "L_min..T_max", "budget", "control")]
-        for spec in SPECS.values():
+        for environment in known.values():
+            spec = environment.spec
             rows.append(
                 (
                     spec.name,
                     " ".join(spec.state_names),
                     " ".join(spec.state_names[dim] for dim in spec.goal_dims),
                     f"{spec.epsilon:g}",
-                    "/".join(map(str, spec.horizons)),
+                    "/".join(map(str, environment.horizons)),
                     f"{spec.L_min}..{spec.T_max}",
-                    str(spec.step_budget),
-                    f"{spec.controller}, {spec.control_dt:g} s",
+                    str(environment.step_budget),
+                    f"{environment.controller}, {spec.control_dt:g} s",
                 )
             )
         widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
@@ -44,6 +48,20 @@ class Envs:
             "\nepsilon is an infinity norm on normalised goal dimensions; lengths are in states, budgets in steps."
         )
         out.print("\nrandom instances:")
-        for text in dict.fromkeys(spec.instances for spec in SPECS.values()):
-            names = ", ".join(spec.name for spec in SPECS.values() if spec.instances == text)
+        for text in dict.fromkeys(environment.instances for environment in known.values()):
+            names = ", ".join(name for name, environment in known.items() if environment.instances == text)
             out.print(f"  {names}: {text}")
+
+
+def _facts(environment: Environment) -> dict[str, Any]:
+    """The planning contract, and what else can be written as JSON."""
+    return {
+        **environment.spec.to_json(),
+        "horizons": list(environment.horizons),
+        "controller": environment.controller,
+        "step_budget": environment.step_budget,
+        "transitions": None if environment.builder is None else environment.builder.transitions,
+        "instances": environment.instances,
+        "protocols": ["ss", "rp", *environment.protocols],
+        "simulator": environment.simulator is not None,
+    }

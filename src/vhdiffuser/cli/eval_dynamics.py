@@ -11,7 +11,7 @@ import tyro
 from tyro.conf import Positional
 
 from vhdiffuser.cli.console import err, out, print_json, progress_bar
-from vhdiffuser.envs.registry import get_spec
+from vhdiffuser.envs.registry import get_environment
 from vhdiffuser.errors import VhdError
 from vhdiffuser.weights.places import Source, find_model
 
@@ -50,15 +50,15 @@ class EvalDynamics:
     def run(self) -> None:
         """Evaluate, print."""
         from vhdiffuser.benchmark import dynamics_eval
-        from vhdiffuser.benchmark.settings import BenchConfig
         from vhdiffuser.control.inverse_dynamics import InverseDynamicsController
-        from vhdiffuser.data.store import load_dataset
+        from vhdiffuser.envs.datasets import load_dataset
         from vhdiffuser.execution.simulators import Simulators
         from vhdiffuser.weights.format import load_model
 
-        spec = get_spec(self.env)
-        if spec.controller != "inverse_dynamics":
-            raise VhdError(f"{spec.name}: its controller is '{spec.controller}', which is not trained.")
+        environment = get_environment(self.env)
+        spec = environment.spec
+        if environment.controller != "inverse_dynamics":
+            raise VhdError(f"{spec.name}: its controller is '{environment.controller}', which is not trained.")
         path = find_model(spec.name, "dynamics", self.weights)
         controller, header = InverseDynamicsController.load(path), load_model(path, "dynamics")[1]
         dataset = load_dataset(spec.name)
@@ -68,15 +68,16 @@ class EvalDynamics:
         actions = dynamics_eval.action_errors(
             controller, dataset.episodes, np.random.default_rng(self.seed), self.samples
         )
-        steps = dynamics_eval.WINDOW_STEPS[spec.family] if self.steps is None else self.steps
-        slots = BenchConfig(spec.name, n=self.n).slots(spec.family)
+        steps = environment.window_steps if self.steps is None else self.steps
+        slots = min(environment.simulators, self.n)
         total = self.n * len(dynamics_eval.CONDITIONS)
         with (
-            Simulators(partial(dynamics_eval.RecordedStart, spec.name), slots, self.workers) as simulators,
+            Simulators(partial(dynamics_eval.RecordedStart, environment), slots, self.workers) as simulators,
             progress_bar(f"following paths of {spec.name}", "runs", self.quiet) as progress,
         ):
             tracked = dynamics_eval.evaluate_tracking(
                 controller,
+                environment,
                 simulators,
                 dataset.episodes,
                 np.random.default_rng(self.seed),

@@ -10,7 +10,7 @@ import numpy as np
 import tyro
 
 from vhdiffuser.cli.console import err, out, print_json
-from vhdiffuser.envs.registry import get_spec
+from vhdiffuser.envs.registry import get_environment
 from vhdiffuser.weights.places import Source, find_model, run_folder
 
 
@@ -49,13 +49,13 @@ class EvalLength:
     def run(self) -> None:
         """Evaluate, print, draw."""
         from vhdiffuser.benchmark import length_eval
-        from vhdiffuser.data.store import load_dataset
-        from vhdiffuser.envs.make import make_env
+        from vhdiffuser.benchmark.geodesic import make_geodesic
+        from vhdiffuser.envs.datasets import load_dataset
         from vhdiffuser.length.predictor import LengthPredictor
 
-        spec = get_spec(self.env)
-        env = make_env(spec.name)
-        geodesic = length_eval.make_geodesic(spec)
+        environment = get_environment(self.env)
+        spec, env = environment.spec, environment.make()
+        geodesic = make_geodesic(environment)
         speed = self.speed or length_eval.observed_speed(load_dataset(spec.name).episodes, spec)
         seed = length_eval.PAIRS_SEED if self.seed is None else self.seed
         starts, goals = length_eval.draw_pairs(env, self.pairs, seed)
@@ -79,7 +79,6 @@ class EvalLength:
         from vhdiffuser.benchmark.length_eval import calibration, distance_field
         from vhdiffuser.report import length_figures
         from vhdiffuser.report.drawing import boxes_on_page, on_page, rows_down
-        from vhdiffuser.report.plan_figures import walls_of
 
         assert self.out is not None
         first = next(iter(results.values()))
@@ -99,7 +98,7 @@ class EvalLength:
             if rows_down(self.env):  # as all our pictures of these mazes: x runs down the page
                 x, y = geodesic.y, -geodesic.x[::-1]
                 fields = [(name, on_page(self.env, goal), field.T[:, ::-1]) for name, goal, field in fields]
-            walls = boxes_on_page(self.env, walls_of(get_spec(self.env)))
+            walls = boxes_on_page(self.env, get_environment(self.env).geometry.walls)
             written.append(length_figures.distance_fields(x, y, fields, walls, self.out / "fields.png", self.env))
         if not self.quiet:
             for path in written:

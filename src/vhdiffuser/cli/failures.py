@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import warnings
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -15,7 +14,7 @@ from tyro.conf import Positional
 
 from vhdiffuser.cli.bench import Bench
 from vhdiffuser.cli.console import err, out, print_json, progress_bar
-from vhdiffuser.envs.registry import get_spec
+from vhdiffuser.envs.registry import get_environment
 from vhdiffuser.errors import ClippedLengthWarning, VhdError
 from vhdiffuser.files import atomic_path
 from vhdiffuser.weights.places import SOURCES, Source
@@ -33,8 +32,8 @@ Name = Annotated[str, tyro.conf.arg(metavar="ENV")]
 class Failures:
     """Plan and execute the failed instances of a benchmark again, as they were; count and draw the kinds of failure.
 
-    Kinds: horizon (too few steps), plan (through a wall), endpoint (does not end at the goal), fall (of the ant),
-    tracking (a sound plan that was not followed). Examples:
+    Kinds: horizon (too few steps), plan (through a wall), endpoint (does not end at the goal), fall (the robot
+    fell), tracking (a sound plan that was not followed). Examples:
 
         vhd failures maze2d-large --out out/failures
         vhd failures maze2d-large --protocol rp --json
@@ -70,12 +69,11 @@ class Failures:
     def run(self) -> None:
         """Execute again, count, draw."""
         from vhdiffuser.benchmark.failures import count_kinds, failed_rows, run_again
-        from vhdiffuser.benchmark.settings import BenchConfig
-        from vhdiffuser.envs.make import make_env
         from vhdiffuser.execution.simulators import Simulators
         from vhdiffuser.results.cells import read_cell
 
-        spec = get_spec(self.env)
+        environment = get_environment(self.env)
+        spec = environment.spec
         cell = read_cell(self.rows, spec.name, self.method, self.protocol, self.distribution)
         total = sum(len(failed_rows(results)) for results in cell.files)
         failures: list[Failure] = []
@@ -83,15 +81,16 @@ class Failures:
         if not same and not self.quiet:
             err.print("the rows were made with other weights than there are here, so plans differ from theirs")
         if total:
-            slots = BenchConfig(spec.name, n=total).slots(spec.family)
+            env = environment.make()
+            assert environment.simulator is not None  # or there would be no env
+            slots = min(environment.simulators, total)
             with (
-                Simulators(partial(make_env, spec.name), slots, self.workers) as simulators,
+                Simulators(environment.simulator, slots, self.workers) as simulators,
                 progress_bar(f"failures of {spec.name}", "runs", self.quiet) as progress,
                 warnings.catch_warnings(),
             ):
                 warnings.simplefilter("ignore", ClippedLengthWarning)  # what is clipped is counted as `horizon`
-                facts = self._facts(choice, cell.config)
-                env = make_env(spec.name)
+                facts = self._facts(choice)
                 for results in cell.files:
                     for failure in run_again(results, choice.planner, controller, simulators, env, facts):
                         failures.append(failure)
@@ -142,27 +141,24 @@ class Failures:
             raise missing
         return *found[0], False
 
-    def _facts(self, choice: PlannerChoice, config: dict[str, Any]) -> Facts:
+    def _facts(self, choice: PlannerChoice) -> Facts:
         from vhdiffuser.benchmark.failures import Facts
-        from vhdiffuser.benchmark.length_eval import make_geodesic
-        from vhdiffuser.envs.make import body_radius
+        from vhdiffuser.benchmark.geodesic import make_geodesic
 
-        spec = get_spec(self.env)
+        environment = get_environment(self.env)
         motion = self._motion(choice)
         return Facts(
-            spec=spec,
+            environment=environment,
             scale=choice.planner.normalizer.scale,
             fastest=motion.speed,
             acceleration=motion.acceleration,
-            walls=np.asarray(config["walls"], float).reshape(-1, 4),
-            radius=body_radius(spec),
-            geodesic=make_geodesic(spec),
+            geodesic=make_geodesic(environment),
         )
 
     def _motion(self, choice: PlannerChoice) -> FastestMotion:
         """As --speed says, as the planner's file does, or as the dataset does where the file is older than that."""
         from vhdiffuser.data.motion import FastestMotion, fastest_motion
-        from vhdiffuser.data.store import load_dataset
+        from vhdiffuser.envs.datasets import load_dataset
         from vhdiffuser.planner.bound import BoundPlanner
 
         if self.speed is not None:
@@ -170,7 +166,7 @@ class Failures:
                 raise VhdError(f"the fastest speed must be above 0 units per step, got {self.speed}.")
             return FastestMotion(self.speed, float("inf"))
         assert isinstance(choice.planner, BoundPlanner)
-        spec = get_spec(self.env)
+        spec = get_environment(self.env).spec
         return choice.planner.planner.motion or fastest_motion(load_dataset(spec.name).episodes, spec)
 
     def _print(self, answer: dict[str, Any], failures: list[Failure]) -> None:
@@ -207,10 +203,9 @@ class Failures:
             ]
             written.append(draw_failures(titled, config, folder / "failures.png"))
         if self.video is not None:
-            from vhdiffuser.envs.make import make_env
             from vhdiffuser.report.video import write_rollout
 
-            env = make_env(self.env)
+            env = get_environment(self.env).make()
             for f in shown:
                 path = folder / f"{f.seed}-{f.kept.number:04d}-{f.kind}.gif"
                 written.append(write_rollout(env, f.kept, path, self.video))

@@ -44,8 +44,8 @@ class ImportDiffuser:
         """Read, check, write."""
         import tempfile
 
-        from vhdiffuser.data.store import load_dataset
         from vhdiffuser.diffusion.import_diffuser import import_checkpoint
+        from vhdiffuser.envs.datasets import load_dataset
 
         dataset = load_dataset(self.env)
         with tempfile.TemporaryDirectory() as folder:

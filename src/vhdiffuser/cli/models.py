@@ -11,7 +11,7 @@ import tyro
 from tyro.conf import Positional
 
 from vhdiffuser.cli.console import err, out, print_json
-from vhdiffuser.envs.registry import SPECS
+from vhdiffuser.envs.registry import environments
 from vhdiffuser.weights.places import run_folder, shipped_card, shipped_environments
 
 if TYPE_CHECKING:
@@ -59,10 +59,10 @@ class Export:
 
     def _runs(self) -> dict[str, str]:
         runs = {"planner": self.planner, "length": self.length}
-        spec = SPECS.get(self.env)
+        known = environments().get(self.env)
         # Your own robot may be driven by anything; one of ours needs its inverse dynamics model.
-        own = spec is None and (run_folder(self.env, self.dynamics) / "model.safetensors").exists()
-        if own or (spec is not None and spec.controller == "inverse_dynamics"):
+        own = known is None and (run_folder(self.env, self.dynamics) / "model.safetensors").exists()
+        if own or (known is not None and known.controller == "inverse_dynamics"):
             runs["dynamics"] = self.dynamics
         return runs
 

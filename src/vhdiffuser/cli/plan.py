@@ -13,7 +13,7 @@ import tyro
 from tyro.conf import Positional
 
 from vhdiffuser.cli.console import out, print_json
-from vhdiffuser.envs.registry import SPECS
+from vhdiffuser.envs.registry import environments
 from vhdiffuser.errors import VhdError
 from vhdiffuser.files import atomic_path
 from vhdiffuser.types import EnvSpec, FloatArray, Instance, Plan, Rollout
@@ -78,12 +78,12 @@ class PlanCommand:
         spec = planner.spec
         start = spec.start_state(self.start)
         goals = [np.asarray(goal, np.float32) for goal in (self.goal, self.then) if goal is not None]
-        if spec.name in SPECS:
-            from vhdiffuser.envs.make import make_env
-
+        environment = environments().get(spec.name)
+        if environment is not None and environment.simulator is not None:
+            env = environment.make()
             for goal in goals:
                 own = spec.goal_of(goal) if len(goal) == spec.state_dim else goal
-                make_env(spec.name).check(Instance(start, own, 0))
+                env.check(Instance(start, own, 0))
         keep = self.out is not None and self.out.suffix == ".gif"
         if self.execute is None:
             plan = planner.plan(start, goals[0], self.length, self.steps, self.sampler, self.seed, self.gamma, keep)

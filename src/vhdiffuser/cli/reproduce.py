@@ -16,9 +16,9 @@ from tyro.conf import Positional
 from vhdiffuser.benchmark.methods import TABLE_METHODS
 from vhdiffuser.cli.console import err, out, print_json
 from vhdiffuser.data.store import dataset_path
-from vhdiffuser.envs.registry import get_spec
+from vhdiffuser.envs.environment import Environment
+from vhdiffuser.envs.registry import get_environment
 from vhdiffuser.errors import VhdError
-from vhdiffuser.types import EnvSpec
 from vhdiffuser.weights.places import find_model
 
 UPDATES = {"maze2d-umaze": 2500, "maze2d-medium": 6500, "maze2d-large": 10_500, "antmaze-medium": 17_000, "cube": 2500}
@@ -62,10 +62,10 @@ class Reproduce:
 
     def run(self) -> None:
         """Run what is missing."""
-        spec = get_spec(self.env)
+        environment = get_environment(self.env)
         record: list[dict[str, Any]] = []
         try:
-            for arguments in self.commands(spec):
+            for arguments in self.commands(environment):
                 self._say(f"$ vhd {' '.join(arguments)}")
                 record.append({"command": f"vhd {' '.join(arguments)}", "done": False})
                 if not self.dry_run:
@@ -101,9 +101,9 @@ class Reproduce:
         if not self.quiet or (self.dry_run and not self.json):
             (err if self.json else out).print(text, style="bold", highlight=False)
 
-    def commands(self, spec: EnvSpec) -> list[list[str]]:
+    def commands(self, environment: Environment) -> list[list[str]]:
         """The commands whose result is not there yet, and the benchmark, which finds out for itself."""
-        env = spec.name
+        env = environment.name
         found: list[list[str]] = []
         if not dataset_path(env).is_file():
             found.append(["data", "get", env])
@@ -112,10 +112,10 @@ class Reproduce:
             find_model(env, "length", "trained"): ["train", "length", env],
             find_model(env, "planner", "trained"): planner,
         }
-        if spec.controller == "inverse_dynamics":
+        if environment.controller == "inverse_dynamics":
             trainings[find_model(env, "dynamics", "trained")] = ["train", "dynamics", env]
         if self.baselines:
-            for horizon in spec.horizons:
+            for horizon in environment.horizons:
                 path = find_model(env, "planner", "trained", horizon)
                 trainings[path] = [*planner, "--horizon", str(horizon)]
         found += [command for path, command in trainings.items() if not path.is_file()]
@@ -123,11 +123,9 @@ class Reproduce:
         bench += ["--out", str(self.out)]
         methods = ["--methods", *(TABLE_METHODS if self.baselines else ("vhd",))]
         found += [[*bench, *methods], [*bench, *methods, "--distribution", "uniform"]]
-        if spec.family == "maze2d":
-            found.append([*bench, "--methods", "vhd", "--protocols", "d4rl-fixed", "d4rl-random"])
-            # D4RL rewards arriving early: no margin, since replanning mends the plans that are too short.
-            found.append([*bench, "--methods", "vhd", "--protocols", "d4rl-fixed-rp", "--gamma", "1.0"])
-        if spec.family == "antmaze":
-            found.append([*bench, "--methods", "vhd", "--protocols", "ogbench"])
+        for gamma in dict.fromkeys(protocol.gamma for protocol in environment.protocols.values()):
+            names = [name for name, protocol in environment.protocols.items() if protocol.gamma == gamma]
+            margin = [] if gamma is None else ["--gamma", str(gamma)]
+            found.append([*bench, "--methods", "vhd", "--protocols", *names, *margin])
         found.append(["report", str(self.out)])
         return found

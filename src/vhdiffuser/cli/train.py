@@ -13,8 +13,9 @@ import tyro
 from tyro.conf import Positional
 
 from vhdiffuser.cli.console import out, print_json, progress_bar
-from vhdiffuser.data.store import Dataset, load_dataset
+from vhdiffuser.data.store import Dataset
 from vhdiffuser.diffusion.config import PlannerConfig
+from vhdiffuser.envs.datasets import load_dataset
 from vhdiffuser.errors import VhdError
 from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.training.loop import LoopConfig, Precision, Status, train

@@ -61,9 +61,8 @@ def register_controller(name: str, factory: ControllerFactory) -> None:
     _FACTORIES[name] = factory
 
 
-def make_controller(spec: EnvSpec, model: Path | None = None, name: str | None = None) -> Controller:
-    """The controller of that name, or the environment's own."""
-    name = name or spec.controller
+def make_controller(name: str, spec: EnvSpec, model: Path | None = None) -> Controller:
+    """The controller of that name for an environment."""
     if name not in _FACTORIES:
         raise UnknownNameError("controller", name, list(_FACTORIES))
     return _FACTORIES[name](spec, model)

@@ -70,9 +70,9 @@ class DynamicsConfig:
         0.15 m a step when it walks straight (upper quartile of the data over 24 steps) and cannot walk as slowly
         as a plan with a margin asks, so it follows the path at its own pace.
         """
-        if spec.family == "cube":
+        if spec.name == "cube":
             return cls(ignore=tuple(range(19, 28)))
-        return cls(pace=0.15) if spec.family == "antmaze" else cls()
+        return cls(pace=0.15) if spec.name == "antmaze-medium" else cls()
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> DynamicsConfig:

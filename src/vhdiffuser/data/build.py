@@ -14,7 +14,6 @@ import signal
 from collections.abc import Callable
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -29,10 +28,22 @@ from vhdiffuser.types import EnvSpec, Episodes, FloatArray
 VERSION = 1
 """Raise it when a builder's output changes, so that old chunks are not mixed with new ones."""
 
-CHUNKS = {"maze2d": 50_000, "antmaze": 10_000, "cube": 5_000}
-"""Transitions that a worker makes at a time: some seconds of work, and whole episodes."""
-
 Parts = list[tuple[FloatArray, FloatArray]]
+"""Episodes of (T, o) states and (T - 1, m) actions."""
+ChunkMaker = Callable[[int, np.random.Generator], Parts]
+"""(transitions, generator) -> episodes of exactly that many transitions in all."""
+
+
+@dataclass(frozen=True)
+class Builder:
+    """How an environment's data is made anew."""
+
+    make: Callable[[], ChunkMaker]
+    """Gives the maker of chunks; an importable function, since worker processes call it. It imports the simulator."""
+    chunk: int
+    """Transitions that a worker makes at a time: some seconds of work, and whole episodes."""
+    transitions: int
+    """Transitions of the full dataset."""
 
 
 @dataclass(frozen=True)
@@ -47,19 +58,20 @@ class BuildConfig:
     """Processes; all cores by default."""
 
 
-def build(spec: EnvSpec, config: BuildConfig, progress: Callable[[int, int], None]) -> Dataset:
+def build(spec: EnvSpec, builder: Builder | None, config: BuildConfig, progress: Callable[[int, int], None]) -> Dataset:
     """The regenerated dataset; `progress` is called with transitions done and in all."""
-    size = config.size if config.size is not None else spec.transitions
+    if builder is None:
+        raise DataError(f"{spec.name} was imported and cannot be built. Use `vhd data import`.")
+    size = config.size if config.size is not None else builder.transitions
     if size < spec.T_max:
         raise DataError(
             f"--size {size} is less than one plan of T_max = {spec.T_max} states for {spec.name}. "
-            f"Allowed: {spec.T_max} or more; the full set has {spec.transitions:,}."
+            f"Allowed: {spec.T_max} or more; the full set has {builder.transitions:,}."
         )
-    chunk = chunk_size(spec)
-    _builder(spec)  # a missing extra is said here, and not by a worker
+    builder.make()  # a missing extra is said here, and not by a worker
     folder = _folder(spec, size, config.seed)
     require_space(folder, 8 * size * (spec.observation_dim + spec.action_dim))
-    sizes = [min(chunk, size - begin) for begin in range(0, size, chunk)]
+    sizes = [min(builder.chunk, size - begin) for begin in range(0, size, builder.chunk)]
     paths = [folder / f"chunk-{number:05d}.safetensors" for number in range(len(sizes))]
     waiting = [number for number, path in enumerate(paths) if not path.exists()]
     done = size - sum(sizes[number] for number in waiting)
@@ -70,7 +82,7 @@ def build(spec: EnvSpec, config: BuildConfig, progress: Callable[[int, int], Non
     pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), initializer=_prepare_worker)
     try:
         jobs: dict[Future[None], int] = {
-            pool.submit(_write_chunk, spec, sizes[number], config.seed, number, paths[number]): number
+            pool.submit(_write_chunk, builder.make, sizes[number], config.seed, number, paths[number]): number
             for number in waiting
         }
         for job in as_completed(jobs):
@@ -90,32 +102,6 @@ def forget_chunks(spec: EnvSpec) -> None:
     shutil.rmtree(dataset_path(spec.name).parent / "building", ignore_errors=True)
 
 
-def chunk_size(spec: EnvSpec) -> int:
-    """Transitions of one chunk."""
-    if spec.family not in CHUNKS:
-        raise DataError(f"{spec.name} was imported and cannot be built. Use `vhd data import`.")
-    return CHUNKS[spec.family]
-
-
-def build_chunk(spec: EnvSpec, transitions: int, rng: np.random.Generator) -> Parts:
-    """Episodes of exactly `transitions` transitions in all."""
-    return _builder(spec)(transitions, rng)
-
-
-def _builder(spec: EnvSpec) -> Callable[[int, np.random.Generator], Parts]:
-    if spec.family == "maze2d":
-        from vhdiffuser.data import build_maze2d
-
-        return partial(build_maze2d.build_chunk, spec.name.removeprefix("maze2d-"))
-    if spec.family == "antmaze":
-        from vhdiffuser.data import build_antmaze
-
-        return build_antmaze.build_chunk
-    from vhdiffuser.data import build_cube
-
-    return build_cube.build_chunk
-
-
 def _folder(spec: EnvSpec, size: int, seed: int) -> Path:
     key = hashlib.sha256(repr((VERSION, spec.name, size, seed)).encode()).hexdigest()[:12]
     return dataset_path(spec.name).parent / "building" / key
@@ -127,10 +113,10 @@ def _prepare_worker() -> None:
     os.environ["MUJOCO_GL"] = "disabled"
 
 
-def _write_chunk(spec: EnvSpec, transitions: int, seed: int, number: int, path: Path) -> None:
+def _write_chunk(make: Callable[[], ChunkMaker], transitions: int, seed: int, number: int, path: Path) -> None:
     rng = np.random.default_rng(np.random.SeedSequence([seed, number]))
     arrays = {}
-    for index, (states, actions) in enumerate(build_chunk(spec, transitions, rng)):
+    for index, (states, actions) in enumerate(make()(transitions, rng)):
         arrays[f"states.{index}"], arrays[f"actions.{index}"] = states, actions
     with atomic_path(path) as temporary:
         save_file(arrays, temporary)

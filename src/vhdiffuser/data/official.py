@@ -2,7 +2,7 @@
 
 No digest of these files is published by their makers. So a download must have the length that the
 server stated, the SHA-256 that a mirror states (Hugging Face does, for large files) or that the user
-gives, the right fields and number of rows, and, for maze2d, the published statistics.
+gives, the right fields and number of rows, and the published statistics, where there are some.
 """
 
 from __future__ import annotations
@@ -11,75 +11,69 @@ import http.client
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from vhdiffuser.data.readers import read_d4rl_maze2d, read_ogbench
 from vhdiffuser.data.store import Dataset
 from vhdiffuser.errors import DataError
 from vhdiffuser.files import atomic_path, home, require_space, sha256
 from vhdiffuser.types import EnvSpec, Episodes
 
-D4RL_HOST = "http://rail.eecs.berkeley.edu/datasets/offline_rl/maze2d/"
-OGBENCH_HOST = "https://rail.eecs.berkeley.edu/datasets/ogbench/"
-OGBENCH_MIRROR = "https://huggingface.co/datasets/zhouzypaul/ogbench_datasets/resolve/main/"
 
-FILES: dict[str, tuple[str, ...]] = {
-    "maze2d-umaze": ("maze2d-umaze-sparse-v1.hdf5",),
-    "maze2d-medium": ("maze2d-medium-sparse-v1.hdf5",),
-    "maze2d-large": ("maze2d-large-sparse-v1.hdf5",),
-    "antmaze-medium": ("antmaze-medium-navigate-v0.npz", "antmaze-medium-navigate-v0-val.npz"),
-    "cube": ("cube-single-play-v0.npz", "cube-single-play-v0-val.npz"),
-}
+@dataclass(frozen=True)
+class OfficialFiles:
+    """Data that an environment's makers publish."""
 
-PUBLISHED_STD: dict[str, tuple[float, ...]] = {
-    "maze2d-umaze": (0.8997, 0.7093, 2.2129, 2.4682),
-    "maze2d-medium": (1.3371, 1.5210, 2.3408, 2.3694),
-    "maze2d-large": (1.8070, 2.5688, 2.4368, 2.6494),
-}
-"""Standard deviation of the observations in D4RL's full sets, as its users publish them."""
+    files: tuple[str, ...]
+    """Names of the files."""
+    hosts: tuple[str, ...]
+    """Addresses to put before a file's name, tried in this order."""
+    read: Callable[[list[Path]], Episodes]
+    """Reads them."""
+    std: tuple[float, ...] | None = None
+    """Published standard deviation of the observations, to check a download by."""
+
 
 Progress = Callable[[str, int, int], None]
 """Called with a file's name, bytes so far and bytes in all (0: not stated)."""
 
 
-def addresses(spec: EnvSpec, file: str) -> list[str]:
-    """Where to try, in order."""
-    if spec.family == "maze2d":
-        return [D4RL_HOST + file]
-    return [OGBENCH_HOST + file, OGBENCH_MIRROR + file]
-
-
 def get_official(
-    spec: EnvSpec, progress: Progress, timeout: float = 20.0, digests: dict[str, str] | None = None
+    spec: EnvSpec,
+    official: OfficialFiles | None,
+    progress: Progress,
+    timeout: float = 20.0,
+    digests: dict[str, str] | None = None,
 ) -> Dataset:
-    """Download (or reuse), check and read the official data of a registered environment."""
+    """Download (or reuse), check and read the published data of an environment."""
+    if official is None:
+        raise DataError(f"{spec.name} has no published data")
     paths, details = [], {}
-    for file in FILES[spec.name]:
+    for file in official.files:
         path = home() / "downloads" / file
         if not path.exists():
-            details["address"] = _first_that_answers(addresses(spec, file), path, progress, timeout)
+            details["address"] = _first_that_answers([host + file for host in official.hosts], path, progress, timeout)
         digest = sha256(path)
         wanted = (digests or {}).get(file)
         if wanted and wanted != digest:
             raise DataError(f"{path}: SHA-256 is {digest}, not {wanted} as given. Delete the file and get it again.")
         details[file] = digest
         paths.append(path)
-    episodes = read_d4rl_maze2d(paths[0]) if spec.family == "maze2d" else read_ogbench(paths)
-    _check_statistics(spec, episodes, paths[0])
+    episodes = official.read(paths)
+    _check_statistics(spec, official, episodes, paths[0])
     return Dataset(spec, episodes, "official", details)
 
 
-def _check_statistics(spec: EnvSpec, episodes: Episodes, path: Path) -> None:
+def _check_statistics(spec: EnvSpec, official: OfficialFiles, episodes: Episodes, path: Path) -> None:
     if episodes.observations.shape[1] != spec.observation_dim or episodes.actions.shape[1] != spec.action_dim:
         raise DataError(
             f"{path}: {episodes.observations.shape[1]} observation and {episodes.actions.shape[1]} action columns, "
             f"but {spec.name} has {spec.observation_dim} and {spec.action_dim}. It is not this environment's data."
         )
-    published = PUBLISHED_STD.get(spec.name)
-    if published is not None:
-        ratio = episodes.observations.std(axis=0, dtype=np.float64) / np.array(published)
+    if official.std is not None:
+        ratio = episodes.observations.std(axis=0, dtype=np.float64) / np.array(official.std)
         if (np.abs(ratio - 1) > 0.05).any():
             raise DataError(
                 f"{path}: observation std is {ratio.round(3).tolist()} times the published one; "

@@ -14,12 +14,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import h5py
 import numpy as np
 
 from vhdiffuser.errors import DataError, needs_extra
 from vhdiffuser.types import Episodes
 
+OGBENCH_HOSTS = (
+    "https://rail.eecs.berkeley.edu/datasets/ogbench/",
+    "https://huggingface.co/datasets/zhouzypaul/ogbench_datasets/resolve/main/",
+)
+"""Where OGBench's files are, and a mirror of them."""
 MAZE2D_LARGEST_STEP = 0.2
 """maze2d moves at most 0.06 a step; anything above this is a reset, not motion."""
 
@@ -50,6 +54,12 @@ def read_ogbench(paths: list[Path]) -> Episodes:
         episodes = _episodes(path, fields["observations"], fields["actions"], ends)
         parts += [episodes.episode(number) for number in range(len(episodes))]
     return Episodes.from_parts(parts)
+
+
+def read_ogbench_file(path: Path) -> Episodes:
+    """An OGBench file, with the validation file that belongs to it where it lies beside it."""
+    validation = path.with_name(path.stem + "-val" + path.suffix)
+    return read_ogbench([path, validation] if validation.exists() else [path])
 
 
 def read_own(path: Path) -> Episodes:
@@ -133,6 +143,8 @@ def _read_npz(path: Path, required: tuple[str, ...], optional: tuple[str, ...] =
 
 
 def _read_hdf5(path: Path, required: tuple[str, ...], optional: tuple[str, ...] = ()) -> dict[str, np.ndarray]:
+    import h5py  # half of the time that importing the package would take
+
     _require_file(path)
     try:
         with h5py.File(path, "r") as file:

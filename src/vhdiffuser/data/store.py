@@ -12,8 +12,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from vhdiffuser.envs.registry import SPECS
-from vhdiffuser.errors import DataError, UnknownNameError
+from vhdiffuser.errors import DataError
 from vhdiffuser.files import atomic_path, checked_name, home, require_space
 from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.types import EnvSpec, Episodes
@@ -52,10 +51,14 @@ def dataset_path(name: str) -> Path:
     return home() / "data" / checked_name("dataset", name) / "data.safetensors"
 
 
-def known_names() -> list[str]:
-    """Registered environments, then imported datasets."""
-    imported = sorted(path.parent.name for path in (home() / "data").glob("*/data.safetensors"))
-    return [*SPECS, *(name for name in imported if name not in SPECS)]
+def saved_names() -> list[str]:
+    """Datasets that are kept, by name."""
+    return sorted(path.parent.name for path in (home() / "data").glob("*/data.safetensors"))
+
+
+def saved_spec(name: str) -> EnvSpec:
+    """The planning contract that a dataset was saved with, read from its header alone."""
+    return EnvSpec.from_json(_header(dataset_path(name), name)["spec"])
 
 
 def save_dataset(dataset: Dataset, path: Path | None = None) -> Path:
@@ -77,31 +80,33 @@ def save_dataset(dataset: Dataset, path: Path | None = None) -> Path:
     return path
 
 
-def load_dataset(name: str, path: Path | None = None) -> Dataset:
+def read_dataset(path: Path, name: str) -> Dataset:
     """Read a dataset and check it against its fingerprint."""
-    if path is None:
-        if name not in known_names():
-            raise UnknownNameError("environment or dataset", name, known_names())
-        path = dataset_path(name)
-    if not path.is_file():
-        raise DataError(f"no data for {name} yet ({path}). Get it with `vhd data get {name}`.")
-    mend = f"Get it again with `vhd data get {name} --replace` (or `vhd data import`)."
+    header = _header(path, name)
     try:
         with safe_open(path, "np") as file:
-            header = json.loads((file.metadata() or {})["vhdiffuser"])
             arrays = {key: file.get_tensor(key) for key in ("observations", "actions", "ends")}
-    except (SafetensorError, OSError, KeyError, ValueError) as error:
-        raise DataError(f"{path}: damaged, or not a dataset of ours ({error}). {mend}") from error
-    dataset = Dataset(
-        # A registered environment is what this version says it is, whatever the data was saved with.
-        spec=SPECS.get(name) or EnvSpec.from_json(header["spec"]),
-        episodes=Episodes(**arrays),
-        source=header["source"],
-        details=header["details"],
-    )
+    except (SafetensorError, OSError, KeyError) as error:
+        raise DataError(f"{path}: damaged, or not a dataset of ours ({error}). {_mend(name)}") from error
+    spec = EnvSpec.from_json(header["spec"])
+    dataset = Dataset(spec, Episodes(**arrays), source=header["source"], details=header["details"])
     if dataset.fingerprint() != header["fingerprint"]:
-        raise DataError(f"{path}: its numbers do not match its fingerprint; the file was changed or damaged. {mend}")
+        raise DataError(
+            f"{path}: its numbers do not match its fingerprint; the file was changed or damaged. {_mend(name)}"
+        )
     return dataset
+
+
+def _header(path: Path, name: str) -> dict[str, Any]:
+    try:
+        with safe_open(path, "np") as file:
+            return json.loads((file.metadata() or {})["vhdiffuser"])
+    except (SafetensorError, OSError, KeyError, ValueError) as error:
+        raise DataError(f"{path}: damaged, or not a dataset of ours ({error}). {_mend(name)}") from error
+
+
+def _mend(name: str) -> str:
+    return f"Get it again with `vhd data get {name} --replace` (or `vhd data import`)."
 
 
 def summary(dataset: Dataset) -> dict[str, Any]:

@@ -96,7 +96,7 @@ class PlannerConfig:
         crops, and its plans leave it time.
         """
         stride = 2 ** max(0, round(math.log2(spec.T_max / 40)))
-        if spec.family == "antmaze":
+        if spec.name == "antmaze-medium":
             return cls(stride=stride, directness=2.2, smoothing=4.0, stretch=1.5, gamma=2.4)
         return cls(stride=stride)
 

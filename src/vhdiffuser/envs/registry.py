@@ -1,89 +1,139 @@
-"""The five environments of the paper: one row each. Where the paper is silent, the choice is ours and stated."""
+"""The door by which environments come in: ours and anybody's.
+
+A name is looked up among what was registered, by `register` or by a package's entry point in the group
+`vhdiffuser.environments`, and then among imported datasets. `my_robot.py:make` and `package.module:make` are
+looked up by what they say: a file or module, and in it an Environment, several, or a function that returns them.
+"""
 
 from __future__ import annotations
 
-from vhdiffuser.errors import UnknownNameError
+import sys
+from collections.abc import Iterable
+from importlib import import_module
+from importlib.metadata import entry_points
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from vhdiffuser.data.store import dataset_path, saved_names, saved_spec
+from vhdiffuser.envs.environment import Environment
+from vhdiffuser.errors import UnknownNameError, VhdError, warn
+from vhdiffuser.files import checked_name
 from vhdiffuser.types import EnvSpec
 
-_MAZE2D_INSTANCES = (
-    "start and goal at random free cells +- 0.1, start velocity 0.1 N(0, 1): D4RL's own reset; "
-    "or uniform over free space, at rest"
+GROUP = "vhdiffuser.environments"
+"""Entry-point group of packages that bring environments."""
+OURS = (
+    "vhdiffuser.envs.maze2d.environments:ENVIRONMENTS",
+    "vhdiffuser.envs.antmaze.environments:ENVIRONMENTS",
+    "vhdiffuser.envs.cube.environments:ENVIRONMENTS",
 )
+"""The paper's five, by the same kind of reference as anybody's."""
+
+_registered: dict[str, Environment] = {}
+_packages_loaded = False
 
 
-def _maze2d(name: str, epsilon: float, horizons: tuple[int, int, int], T_max: int, budget: int, size: int) -> EnvSpec:
-    return EnvSpec(
-        name=name,
-        family="maze2d",
-        observation_dim=4,
-        action_dim=2,
-        state_dims=(0, 1, 2, 3),
-        state_names=("x", "y", "vx", "vy"),
-        goal_dims=(0, 1),
-        velocity_dims=(2, 3),
-        control_dt=0.01,
-        epsilon=epsilon,
-        horizons=horizons,
-        T_max=T_max,
-        L_min=16,
-        controller="pd",
-        step_budget=budget,
-        transitions=size,
-        instances=_MAZE2D_INSTANCES,
-    )
+def register(environment: Environment, replace: bool = False) -> Environment:
+    """Make an environment known by its name, to the library, to every command and to Gymnasium."""
+    _load_packages()
+    return _register(environment, replace)
 
 
-SPECS: dict[str, EnvSpec] = {
-    spec.name: spec
-    for spec in (
-        _maze2d("maze2d-umaze", 0.04, (64, 128, 192), T_max=256, budget=600, size=1_000_000),
-        _maze2d("maze2d-medium", 0.03, (192, 288, 384), T_max=512, budget=1200, size=2_000_000),
-        _maze2d("maze2d-large", 0.03, (256, 384, 512), T_max=640, budget=1500, size=4_000_000),
-        EnvSpec(
-            name="antmaze-medium",
-            family="antmaze",
-            observation_dim=29,
-            action_dim=8,
-            state_dims=(0, 1),
-            state_names=("x", "y"),
-            goal_dims=(0, 1),
-            velocity_dims=None,
-            control_dt=0.1,
-            epsilon=0.05,
-            horizons=(256, 384, 512),
-            T_max=640,
-            L_min=16,
-            controller="inverse_dynamics",
-            step_budget=2000,
-            transitions=1_000_000,
-            instances="the ant reset in a random free cell +- 1, goal in a random free cell +- 1 (OGBench's noise)",
-        ),
-        EnvSpec(
-            name="cube",
-            family="cube",
-            observation_dim=28,
-            action_dim=5,
-            state_dims=(12, 13, 14),
-            state_names=("x", "y", "z"),
-            goal_dims=(0, 1, 2),
-            velocity_dims=None,
-            control_dt=0.05,
-            epsilon=0.03,
-            horizons=(32, 64, 128),
-            T_max=128,
-            L_min=8,
-            controller="inverse_dynamics",
-            step_budget=400,
-            transitions=1_000_000,
-            instances="effector start and goal uniform in the workspace; the start is reached before the clock starts",
-        ),
-    )
-}
+def environments() -> MappingProxyType[str, Environment]:
+    """All registered environments, by name."""
+    _load_packages()
+    return MappingProxyType(_registered)
+
+
+def known_names() -> list[str]:
+    """Registered environments, then imported datasets."""
+    registered = list(environments())
+    return [*registered, *(name for name in saved_names() if name not in registered)]
+
+
+def get_environment(name: str) -> Environment:
+    """The environment of a name, of an imported dataset, or of a reference such as `my_robot.py:make`."""
+    if ":" in name:
+        found = load_reference(name)
+        if len(found) != 1:
+            raise VhdError(f"{name} gives {len(found)} environments: {', '.join(item.name for item in found)}. Need 1.")
+        return _register(found[0], replace=True)
+    if name in environments():
+        return _registered[name]
+    if dataset_path(name).is_file():
+        return Environment(saved_spec(name))
+    raise UnknownNameError("environment or dataset", name, known_names())
 
 
 def get_spec(name: str) -> EnvSpec:
-    """The registered environment of that name."""
+    """The planning contract of an environment."""
+    return get_environment(name).spec
+
+
+def load_reference(reference: str) -> tuple[Environment, ...]:
+    """What `file.py:attribute` or `package.module:attribute` gives."""
+    place, _, attribute = reference.rpartition(":")
     try:
-        return SPECS[name]
-    except KeyError:
-        raise UnknownNameError("environment", name, list(SPECS)) from None
+        module = _import_file(Path(place)) if place.endswith(".py") else import_module(place)
+    except ImportError as error:
+        raise VhdError(
+            f"environment '{reference}': {error}. Give file.py:function or package.module:function."
+        ) from None
+    if not hasattr(module, attribute):
+        raise VhdError(f"environment '{reference}': {place} has no '{attribute}'.")
+    value: Any = getattr(module, attribute)
+    if callable(value) and not isinstance(value, Environment):
+        value = value()
+    found = (value,) if isinstance(value, Environment) else tuple(value) if isinstance(value, Iterable) else ()
+    if not found or not all(isinstance(item, Environment) for item in found):
+        raise VhdError(f"environment '{reference}' must be, or return, a vhdiffuser.Environment or several.")
+    return found
+
+
+def _register(environment: Environment, replace: bool = False) -> Environment:
+    checked_name("environment", environment.name)
+    if not replace and environment.name in _registered:
+        raise VhdError(
+            f"an environment named '{environment.name}' is registered already; choose another name, or replace=True."
+        )
+    _registered[environment.name] = environment
+    if environment.simulator is not None:
+        from vhdiffuser.envs.gym_task import register_id
+
+        register_id(environment)
+    return environment
+
+
+def register_ours() -> None:
+    """Called when `vhdiffuser` is imported, so that Gymnasium knows our ids from then on."""
+    for reference in OURS:
+        for environment in load_reference(reference):
+            _register(environment, replace=True)
+
+
+def _load_packages() -> None:
+    """The environments of installed packages, once; a package that fails is named and left out."""
+    global _packages_loaded
+    if _packages_loaded:
+        return
+    _packages_loaded = True
+    for point in entry_points(group=GROUP):
+        try:
+            for environment in load_reference(point.value):
+                _register(environment)
+        except Exception as error:  # it is somebody else's code
+            warn(f"the environments of entry point '{point.name}' ({point.value}) are left out: {error}")
+
+
+def _import_file(path: Path) -> Any:
+    """A file as a module; worker processes can import it too, since they share our search path."""
+    if not path.is_file():
+        raise VhdError(f"{path}: no such file.")
+    folder, name = str(path.resolve().parent), path.stem
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    module = import_module(name)
+    if Path(getattr(module, "__file__", None) or "").resolve() != path.resolve():
+        raise VhdError(f"{path}: a module named '{name}' is there already. Rename the file.")
+    return module

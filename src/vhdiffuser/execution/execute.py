@@ -7,13 +7,13 @@ import numpy.typing as npt
 
 from vhdiffuser.control.base import Controller, make_controller
 from vhdiffuser.envs.base import PlanningEnv
-from vhdiffuser.envs.make import make_env
-from vhdiffuser.envs.registry import SPECS
+from vhdiffuser.envs.environment import Environment
+from vhdiffuser.envs.protocols import replan_on_deviation, single_shot
+from vhdiffuser.envs.registry import environments
 from vhdiffuser.errors import UnknownNameError, VhdError
 from vhdiffuser.execution.executor import BatchPlanner, Executor
-from vhdiffuser.execution.rules import replan_on_deviation, single_shot
 from vhdiffuser.execution.simulators import Simulators
-from vhdiffuser.types import EnvSpec, Instance, Rollout
+from vhdiffuser.types import Instance, Rollout
 from vhdiffuser.weights.places import find_model
 
 
@@ -38,22 +38,25 @@ def execute(
     >>> rollout = execute(planner, [1, 1, 0, 0], [7, 9])             # doctest: +SKIP
     >>> rollout.success, rollout.steps, rollout.replans              # doctest: +SKIP
     """
-    rules = {"ss": single_shot(), "rp": replan_on_deviation(planner.spec.step_budget)}
+    environment = environments().get(planner.spec.name) or Environment(planner.spec)
+    rules = {"ss": single_shot(), "rp": replan_on_deviation(environment.step_budget)}
     if protocol not in rules:
         raise UnknownNameError("protocol", protocol, list(rules))
     if env is None:
-        if planner.spec.name not in SPECS:
-            raise VhdError(f"{planner.spec.name} has no simulator of ours: give `env`, a PlanningEnv of your own.")
-        env = make_env(planner.spec.name)
+        if environment.simulator is None:
+            raise VhdError(f"{environment.name} has no registered simulator: give `env`, a PlanningEnv of your own.")
+        env = environment.make()
     simulator = env
     instance = Instance(np.asarray(start, np.float32), np.asarray(goal, np.float32), seed)
     simulator.check(instance)
-    controller = controller or default_controller(planner.spec)
+    controller = controller or default_controller(environment)
     with Simulators(lambda: simulator, slots=1, workers=1) as simulators:
         (outcome,) = Executor(planner, controller, simulators, rules[protocol], seed, length).run([instance])
     return outcome.rollout
 
 
-def default_controller(spec: EnvSpec) -> Controller:
+def default_controller(environment: Environment) -> Controller:
     """The environment's controller, with the inverse dynamics model that you trained or that ships."""
-    return make_controller(spec, find_model(spec.name, "dynamics") if spec.controller == "inverse_dynamics" else None)
+    learned = environment.controller == "inverse_dynamics"
+    model = find_model(environment.name, "dynamics") if learned else None
+    return make_controller(environment.controller, environment.spec, model)

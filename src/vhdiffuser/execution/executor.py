@@ -16,8 +16,8 @@ from typing import Protocol
 import numpy as np
 
 from vhdiffuser.control.base import Controller
+from vhdiffuser.envs.protocols import ExecutionRule, HitTest, paper_hit
 from vhdiffuser.envs.success import goal_distance
-from vhdiffuser.execution.rules import ExecutionRule, HitTest, paper_hit
 from vhdiffuser.execution.simulators import Simulators
 from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.streams import stream

@@ -8,7 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from vhdiffuser.data.store import load_dataset
+from vhdiffuser.envs.datasets import load_dataset
 from vhdiffuser.errors import DataError, VhdError
 from vhdiffuser.files import atomic_path
 from vhdiffuser.report.paper import PROTOCOL_LABELS, TABLE_II

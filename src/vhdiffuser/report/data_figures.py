@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from vhdiffuser.report.drawing import boxes_on_page, draw_maze, new_figure, on_page, save_figure
+from vhdiffuser.report.plan_figures import walls_of
 from vhdiffuser.types import EnvSpec, Episodes, FloatArray
 
 if TYPE_CHECKING:
@@ -17,10 +18,8 @@ if TYPE_CHECKING:
 def draw_dataset(spec: EnvSpec, episodes: Episodes, path: Path, steps: int = 20_000) -> Path:
     """About `steps` states as paths, coloured by time: over the maze, or as two views of a workspace."""
     paths = _sample(spec, episodes, steps)
-    if spec.family in ("maze2d", "antmaze"):
-        from vhdiffuser.envs.make import make_env
-
-        walls = make_env(spec.name).walls  # type: ignore[attr-defined]
+    walls = walls_of(spec)
+    if len(walls):
         figure, axes = new_figure(1, 1, size=5)
         draw_maze(axes[0], boxes_on_page(spec.name, walls))
         _draw_coloured(axes[0], [on_page(spec.name, places) for places in paths])

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from vhdiffuser.envs.registry import environments
 from vhdiffuser.files import atomic_path
 from vhdiffuser.types import FloatArray
 
@@ -45,8 +46,9 @@ def save_figure(figure: Figure, path: Path) -> Path:
 
 
 def rows_down(environment: str) -> bool:
-    """Whether x runs down the page: D4RL's mazes are written row by row, and x counts rows."""
-    return environment.startswith("maze2d")
+    """Whether the first coordinate runs down the page, as the environment says."""
+    known = environments().get(environment)
+    return known is not None and known.geometry.rows_down
 
 
 def on_page(environment: str, places: FloatArray) -> FloatArray:

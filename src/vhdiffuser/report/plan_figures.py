@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from vhdiffuser.envs.registry import environments
 from vhdiffuser.report.drawing import (
     GOAL_COLOUR,
     PATH_COLOUR,
@@ -22,15 +23,8 @@ from vhdiffuser.types import EnvSpec, FloatArray, Plan
 
 def walls_of(spec: EnvSpec) -> FloatArray:
     """(n, 4) walls of a registered maze; none elsewhere."""
-    if spec.family == "maze2d":
-        from vhdiffuser.envs.maze2d import wall_boxes
-
-        return wall_boxes(spec.name.removeprefix("maze2d-"))
-    if spec.family == "antmaze":
-        from vhdiffuser.envs.antmaze import AntMazeEnv
-
-        return AntMazeEnv().walls
-    return np.zeros((0, 4))
+    known = environments().get(spec.name)
+    return np.zeros((0, 4)) if known is None else known.geometry.walls
 
 
 def draw_plans(spec: EnvSpec, plans: Sequence[Plan], path: Path, columns: int = 4) -> Path:

@@ -12,6 +12,7 @@ from vhdiffuser.envs.base import PlanningEnv
 from vhdiffuser.errors import VhdError
 from vhdiffuser.files import atomic_path
 from vhdiffuser.report.drawing import boxes_on_page, on_page
+from vhdiffuser.report.plan_figures import walls_of
 from vhdiffuser.results.rollout_files import KeptRollout
 from vhdiffuser.types import EnvSpec, FloatArray, Plan, Rollout
 
@@ -46,7 +47,7 @@ def write_rollout(env: PlanningEnv, kept: KeptRollout, path: Path, view: View = 
     every = max(1, len(kept.actions) // _PICTURES)
     if view == "camera":
         return write_gif(replay_frames(env, kept, every), path)
-    walls = getattr(env, "walls", np.zeros((0, 4)))
+    walls = walls_of(env.spec)
     return write_gif(top_view_frames(env.spec.name, kept, walls, list(env.spec.goal_dims), every), path)
 
 

@@ -10,8 +10,9 @@ import numpy as np
 
 from vhdiffuser.benchmark.methods import METHODS, Method
 from vhdiffuser.control.base import Controller
+from vhdiffuser.envs.environment import Environment
+from vhdiffuser.envs.protocols import ExecutionRule, replan_on_deviation, single_shot
 from vhdiffuser.execution.executor import Executor
-from vhdiffuser.execution.rules import ExecutionRule, replan_on_deviation, single_shot
 from vhdiffuser.planner.bound import BoundPlanner
 from vhdiffuser.types import EnvSpec, FloatArray, Instance, IntArray, Plan
 from vhdiffuser.web.jobs import Token
@@ -62,9 +63,9 @@ class _EndablePlanner(BoundPlanner):
         return super().plan_batch(starts, goals, lengths, seeds=seeds)
 
 
-def rule_of(spec: EnvSpec, protocol: Protocol) -> ExecutionRule:
+def rule_of(environment: Environment, protocol: Protocol) -> ExecutionRule:
     """The benchmark's rule."""
-    return single_shot() if protocol == "ss" else replan_on_deviation(spec.step_budget)
+    return single_shot() if protocol == "ss" else replan_on_deviation(environment.step_budget)
 
 
 def execute(loaded: Loaded, request: ExecuteRequest, instance: Instance, token: Token) -> ExecutionReply:
@@ -76,7 +77,7 @@ def compare(loaded: Loaded, request: ExecuteRequest, instance: Instance, token: 
     """VHD and the fixed horizons on the same pair with the same seed, one after the other."""
     for name in COMPARED:
         method = METHODS[name]
-        horizon = method.horizon(loaded.spec)
+        horizon = method.horizon(loaded.environment)
         own = None if horizon is None else loaded.fixed.get(horizon)
         planner = bound(loaded, request)
         if own is not None:
@@ -108,7 +109,7 @@ def _run(
             f"{loaded.spec.name}: its controller's weights are not there, so plans cannot be executed. "
             f"Make them with `vhd train dynamics {loaded.spec.name}`."
         )
-    rule = rule_of(loaded.spec, request.protocol)
+    rule = rule_of(loaded.environment, request.protocol)
     with loaded.pool.lent() as simulators:
         executor = Executor(
             _EndablePlanner(**vars(planner), token=token),

@@ -8,7 +8,7 @@ from vhdiffuser.errors import VhdError
 from vhdiffuser.types import FloatArray, Instance
 from vhdiffuser.web.library import Loaded
 from vhdiffuser.web.messages import FieldReply, FieldRequest, View
-from vhdiffuser.web.scene import numbers, views_of, walls_of
+from vhdiffuser.web.scene import numbers, views_of
 
 
 def distance_field(loaded: Loaded, request: FieldRequest, instance: Instance) -> FieldReply:
@@ -52,7 +52,7 @@ def _axes(view: View, points: int) -> tuple[FloatArray, FloatArray]:
 
 def _free(loaded: Loaded, places: FloatArray) -> np.ndarray:
     """(rows, columns) bool: free space and one point into its walls, so that a smooth picture reaches them."""
-    walls = walls_of(loaded)
+    walls = loaded.environment.geometry.walls
     if len(walls) == 0:
         return np.ones(places.shape[:-1], bool)
     x, y = places[..., 0, None], places[..., 1, None]

@@ -11,8 +11,8 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
 from vhdiffuser.envs.base import PlanningEnv
-from vhdiffuser.envs.make import make_env, missing_extra
-from vhdiffuser.envs.registry import SPECS, get_spec
+from vhdiffuser.envs.environment import Environment
+from vhdiffuser.envs.registry import environments, get_environment
 from vhdiffuser.errors import UnknownNameError, install_command
 from vhdiffuser.execution.simulators import EnvFactory, Simulators
 from vhdiffuser.types import EnvSpec
@@ -50,7 +50,7 @@ class SimulatorPool:
 class Loaded:
     """Everything that is needed to plan and execute in one environment."""
 
-    spec: EnvSpec
+    environment: Environment
     """The environment."""
     env: PlanningEnv
     """Asked for walls, random instances and whether a point is free: what no execution changes."""
@@ -62,6 +62,11 @@ class Loaded:
     """Low-level controller; None where its model is missing."""
     pool: SimulatorPool
     """Simulators for executions."""
+
+    @property
+    def spec(self) -> EnvSpec:
+        """The environment's planning contract."""
+        return self.environment.spec
 
 
 @dataclass(frozen=True)
@@ -97,8 +102,9 @@ class Library:
 
     @classmethod
     def of_weights(cls, source: Source = "shipped") -> Library:
-        """The five environments of the paper with the models that ship, or those that the user has trained."""
-        return cls([Shelf(name, partial(_missing, name, source), partial(_load, name, source)) for name in SPECS])
+        """The registered environments with the models that ship, or those that the user has trained."""
+        names = [name for name, known in environments().items() if known.simulator is not None]
+        return cls([Shelf(name, partial(_missing, name, source), partial(_load, name, source)) for name in names])
 
     def listing(self) -> list[tuple[str, Missing]]:
         """Every environment, and what it lacks."""
@@ -136,10 +142,10 @@ def _spoken(commands: tuple[str, ...]) -> str:
 
 
 def _missing(name: str, source: Source) -> Missing:
-    spec = get_spec(name)
-    extra = missing_extra(spec)
+    environment = get_environment(name)
+    extra = environment.missing_extra
     absent = [kind for kind in ("planner", "length") if not find_model(name, kind, source).is_file()]
-    learned = spec.controller == "inverse_dynamics"
+    learned = environment.controller == "inverse_dynamics"
     lacks_controller = learned and not find_model(name, "dynamics", source).is_file()
     return Missing(
         (*([install_command(extra)] if extra else []), *(f"vhd train {kind} {name}" for kind in absent)),
@@ -152,12 +158,14 @@ def _load(name: str, source: Source) -> Loaded:
     from vhdiffuser.planner.load import load_planner
     from vhdiffuser.planner.planner import Planner
 
-    spec, env = get_spec(name), make_env(name)
-    paths = {horizon: find_model(name, "planner", source, horizon) for horizon in spec.horizons}
+    environment = get_environment(name)
+    spec, env = environment.spec, environment.make()
+    assert environment.simulator is not None  # or there would be no env
+    paths = {horizon: find_model(name, "planner", source, horizon) for horizon in environment.horizons}
     dynamics = find_model(name, "dynamics", source)
-    executes = spec.controller != "inverse_dynamics" or dynamics.is_file()
+    executes = environment.controller != "inverse_dynamics" or dynamics.is_file()
     return Loaded(
-        spec=spec,
+        environment=environment,
         env=env,
         planner=load_planner(name, source=source, outside="ignore"),
         fixed={
@@ -165,6 +173,10 @@ def _load(name: str, source: Source) -> Loaded:
             for horizon, path in paths.items()
             if path.is_file()
         },
-        controller=make_controller(spec, dynamics if dynamics.is_file() else None) if executes else None,
-        pool=SimulatorPool(partial(make_env, name), env),
+        controller=(
+            make_controller(environment.controller, spec, dynamics if dynamics.is_file() else None)
+            if executes
+            else None
+        ),
+        pool=SimulatorPool(environment.simulator, env),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from vhdiffuser.diffusion.config import SAMPLERS
-from vhdiffuser.envs.make import body_radius
+from vhdiffuser.envs.walls import extent
 from vhdiffuser.errors import VhdError
 from vhdiffuser.planner.requests import EDGE
 from vhdiffuser.streams import stream
@@ -27,22 +27,22 @@ def numbers(values: FloatArray, decimals: int = 4) -> list:
 
 def describe(loaded: Loaded, commands: tuple[str, ...]) -> SceneReply:
     """The scene of an environment, with a long random pair to begin with."""
-    spec, planner = loaded.spec, loaded.planner
+    spec, planner, geometry = loaded.spec, loaded.planner, loaded.environment.geometry
     first = first_instance(loaded)
     return SceneReply(
         environment=spec.name,
         state_names=list(spec.state_names),
         goal_names=[spec.state_names[dim] for dim in spec.goal_dims],
         views=views_of(loaded),
-        walls=numbers(walls_of(loaded)),
-        radius=body_radius(spec),
+        walls=numbers(geometry.walls),
+        radius=geometry.radius,
         tolerance=numbers(tolerance(loaded), 5),
         control_dt=spec.control_dt,
-        horizons=list(spec.horizons),
+        horizons=list(loaded.environment.horizons),
         trained_horizons=sorted(loaded.fixed),
         T_max=spec.T_max,
         L_min=spec.L_min,
-        step_budget=spec.step_budget,
+        step_budget=loaded.environment.step_budget,
         gamma=planner.gamma,
         sampler=planner.config.sampler,
         samplers=list(SAMPLERS),
@@ -55,11 +55,6 @@ def describe(loaded: Loaded, commands: tuple[str, ...]) -> SceneReply:
     )
 
 
-def walls_of(loaded: Loaded) -> FloatArray:
-    """(n, 4) walls, none in the cube's workspace."""
-    return np.asarray(getattr(loaded.env, "walls", np.zeros((0, 4))))
-
-
 def tolerance(loaded: Loaded) -> FloatArray:
     """(goal_dim,) half sides of the goal region G_eps(g) in units."""
     return loaded.spec.epsilon * loaded.spec.goal_of(loaded.planner.normalizer.scale)
@@ -67,21 +62,30 @@ def tolerance(loaded: Loaded) -> FloatArray:
 
 def views_of(loaded: Loaded) -> list[View]:
     """One view from above; of a workspace in three dimensions, two that share the axis to the right."""
-    spec = loaded.spec
-    if spec.goal_dim == 3:
-        low, high = loaded.env.workspace.tolist()  # type: ignore[attr-defined]
-        ranges = [[a, b] for a, b in zip(low, high, strict=True)]
-        return [
-            View(title="from above", right=1, up=0, down=True, right_range=ranges[1], up_range=ranges[0]),
-            View(title="from the front", right=1, up=2, down=False, right_range=ranges[1], up_range=ranges[2]),
-        ]
-    walls = walls_of(loaded)
-    unseen = (1 - _RIM) * (walls[0, 1] - walls[0, 0])
-    x = [float(walls[:, 0].min() + unseen), float(walls[:, 1].max() - unseen)]
-    y = [float(walls[:, 2].min() + unseen), float(walls[:, 3].max() - unseen)]
-    if spec.family == "maze2d":  # D4RL writes mazes row by row, and x counts rows
-        return [View(title="from above", right=1, up=0, down=True, right_range=y, up_range=x)]
-    return [View(title="from above", right=0, up=1, down=False, right_range=x, up_range=y)]
+    low, high = _seen(loaded)
+    ranges = [[float(a), float(b)] for a, b in zip(low, high, strict=True)]
+    # Maps are written row by row: where the first coordinate counts rows, it runs down the page.
+    right, up = (1, 0) if loaded.environment.geometry.rows_down else (0, 1)
+    down = loaded.environment.geometry.rows_down
+    views = [View(title="from above", right=right, up=up, down=down, right_range=ranges[right], up_range=ranges[up])]
+    if loaded.spec.goal_dim > 2:
+        views.append(
+            View(title="from the front", right=right, up=2, down=False, right_range=ranges[right], up_range=ranges[2])
+        )
+    return views
+
+
+def _seen(loaded: Loaded) -> tuple[FloatArray, FloatArray]:
+    """(goal_dim,) low and high corner of what is drawn: the maze, the workspace, or where the data was."""
+    geometry = loaded.environment.geometry
+    if geometry.is_maze:
+        low, high = extent(geometry.walls)
+        unseen = (1 - _RIM) * (geometry.walls[0, 1] - geometry.walls[0, 0])
+        return low + unseen, high - unseen
+    if geometry.bounds is not None:
+        return geometry.bounds[0], geometry.bounds[1]
+    normalizer = loaded.planner.normalizer
+    return loaded.spec.goal_of(normalizer.low), loaded.spec.goal_of(normalizer.high)
 
 
 def first_instance(loaded: Loaded) -> InstanceReply:

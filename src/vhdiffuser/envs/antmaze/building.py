@@ -13,8 +13,10 @@ from functools import cache
 
 import numpy as np
 
-from vhdiffuser.data.walker import Walker
-from vhdiffuser.envs.antmaze import OGBENCH_TOLERANCE, AntPhysics, cell_centre, cell_of, noisy_centre
+from vhdiffuser.envs.antmaze.environments import OGBENCH_TOLERANCE
+from vhdiffuser.envs.antmaze.maze import cell_centre, cell_of, noisy_centre
+from vhdiffuser.envs.antmaze.simulator import AntPhysics
+from vhdiffuser.envs.antmaze.walker import Walker
 from vhdiffuser.types import FloatArray
 
 EPISODE = 1000

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from vhdiffuser.data.readers import read_d4rl_maze2d, read_minari, read_ogbench, read_own
+from vhdiffuser.data.readers import read_minari, read_own
 from vhdiffuser.data.store import Dataset
-from vhdiffuser.envs.registry import SPECS
+from vhdiffuser.envs.registry import environments
 from vhdiffuser.errors import DataError, warn
 from vhdiffuser.files import checked_name
 from vhdiffuser.types import EnvSpec, Episodes
@@ -32,11 +32,12 @@ def import_dataset(name: str, file: str, **settings: Any) -> Dataset:
     """
     checked_name("dataset", name)
     details = {"file": Path(file).name if not file.startswith("minari:") else file}
-    if name in SPECS:
-        spec = SPECS[name]
+    if name in environments():
+        environment = environments()[name]
+        spec = environment.spec
         if settings:
             raise DataError(f"{name} has settings of its own: leave out {', '.join(settings)}, or choose another name.")
-        episodes = _read_official(spec, file)
+        episodes = environment.reader(Path(file))
         if episodes.observations.shape[1] != spec.observation_dim or episodes.actions.shape[1] != spec.action_dim:
             raise DataError(
                 f"{file}: {episodes.observations.shape[1]} observation and {episodes.actions.shape[1]} action columns, "
@@ -45,14 +46,6 @@ def import_dataset(name: str, file: str, **settings: Any) -> Dataset:
         return Dataset(spec, episodes, "import", details)
     episodes = read_minari(file.removeprefix("minari:")) if file.startswith("minari:") else read_own(Path(file))
     return Dataset(own_spec(name, episodes, **settings), episodes, "import", details)
-
-
-def _read_official(spec: EnvSpec, file: str) -> Episodes:
-    path = Path(file)
-    if spec.family == "maze2d":
-        return read_d4rl_maze2d(path)
-    validation = path.with_name(path.stem + "-val" + path.suffix)
-    return read_ogbench([path, validation] if validation.exists() else [path])
 
 
 def own_spec(
@@ -82,7 +75,6 @@ def own_spec(
     L_min = min(L_min, T_max)
     spec = EnvSpec(
         name=name,
-        family="own",
         observation_dim=observation_dim,
         action_dim=action_dim,
         state_dims=state_dims,
@@ -91,13 +83,8 @@ def own_spec(
         velocity_dims=velocity_dims,
         control_dt=1.0 if control_dt is None else control_dt,
         epsilon=epsilon,
-        horizons=(max(L_min, T_max // 4), max(L_min, T_max // 2), T_max),
         T_max=T_max,
         L_min=L_min,
-        controller="inverse_dynamics",
-        step_budget=4 * T_max,
-        transitions=episodes.transitions,
-        instances="starts and goals are yours to give",
     )
     return replace(spec, control_dt=checked_control_dt(spec, episodes, control_dt))
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from vhdiffuser.data.walker import PROPRIOCEPTION, Walker
+from vhdiffuser.envs.antmaze.walker import PROPRIOCEPTION, Walker
 from vhdiffuser.errors import DataError, needs_extra
 from vhdiffuser.files import atomic_path
 

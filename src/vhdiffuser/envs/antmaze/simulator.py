@@ -13,9 +13,9 @@ from typing import Any
 import mujoco
 import numpy as np
 
+from vhdiffuser.envs.antmaze.maze import CLEARANCE, TORSO_RADIUS, cell_centre, noisy_centre, wall_boxes
 from vhdiffuser.envs.base import PlanningEnv
 from vhdiffuser.envs.offscreen import Offscreen, resized
-from vhdiffuser.envs.registry import get_spec
 from vhdiffuser.envs.walls import draw_free, wall_distance
 from vhdiffuser.errors import UnknownNameError, VhdError, needs_extra
 from vhdiffuser.types import EnvSpec, FloatArray, Instance
@@ -23,16 +23,6 @@ from vhdiffuser.types import EnvSpec, FloatArray, Instance
 with needs_extra("ogbench", "antmaze-medium"):
     from ogbench.locomaze.maze import make_maze_env
 
-CELL = 4.0
-"""Side of a maze cell in metres."""
-NOISE = 1.0
-"""Starts and goals lie this far from a cell's centre at most, in x and in y."""
-CLEARANCE = 1.0
-"""Distance from the walls of `uniform` instances: what OGBench's noise leaves in a corridor (feet reach 1.12 m)."""
-TORSO_RADIUS = 0.25
-"""Radius of the ant's torso: no position nearer to a wall can be reached."""
-OGBENCH_TOLERANCE = 0.5
-"""OGBench calls a goal reached at this Euclidean distance in metres."""
 FRAME_SKIP = 5
 """Physics steps of 0.02 s in one control step."""
 RESET_NOISE = 0.1
@@ -77,28 +67,6 @@ class AntPhysics:
         return np.concatenate([self.position, self.velocity])
 
 
-def cell_centre(cell: tuple[int, int] | np.ndarray) -> np.ndarray:
-    """(2,) xy of the centre of cell (i, j)."""
-    return np.array([cell[1] * CELL - CELL, cell[0] * CELL - CELL])
-
-
-def cell_of(xy: FloatArray) -> tuple[int, int]:
-    """(i, j) of the cell that holds a point."""
-    return int((xy[1] + 1.5 * CELL) / CELL), int((xy[0] + 1.5 * CELL) / CELL)
-
-
-def noisy_centre(cell: tuple[int, int] | np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """(2,) a point of the cell as OGBench draws starts and goals: the centre +- 1 in x and y."""
-    return cell_centre(cell) + rng.uniform(-NOISE, NOISE, 2)
-
-
-def wall_boxes(maze_map: np.ndarray) -> np.ndarray:
-    """(n, 4) walls as x_low, x_high, y_low, y_high."""
-    centres = np.array([cell_centre(cell) for cell in np.argwhere(maze_map == 1)])
-    x, y = centres.T
-    return np.stack([x - CELL / 2, x + CELL / 2, y - CELL / 2, y + CELL / 2], axis=1)
-
-
 class AntMazeEnv(PlanningEnv):
     """The ant behind the planning interface.
 
@@ -107,8 +75,8 @@ class AntMazeEnv(PlanningEnv):
     from the observation that `reset` returns.
     """
 
-    def __init__(self, spec: EnvSpec | None = None) -> None:
-        self.spec = spec or get_spec("antmaze-medium")
+    def __init__(self, spec: EnvSpec) -> None:
+        self.spec = spec
         self.physics = AntPhysics()
         self.maze_map = self.physics.maze_map
         """(8, 8): 1 wall, 0 free; rows are y, columns are x."""
@@ -143,7 +111,7 @@ class AntMazeEnv(PlanningEnv):
         return self._instance(start, goal, rng)
 
     def ogbench_tasks(self, rng: np.random.Generator) -> list[Instance]:
-        """OGBench's five evaluation tasks, with its noise on start and goal; reached at `OGBENCH_TOLERANCE`."""
+        """OGBench's five evaluation tasks, with its noise on start and goal."""
         return [
             self._instance(noisy_centre(start, rng), noisy_centre(goal, rng), rng)
             for start, goal in self.physics.task_cells

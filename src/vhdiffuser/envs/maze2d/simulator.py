@@ -7,89 +7,29 @@ origin while the ball rests at 1.2.
 
 from __future__ import annotations
 
-from typing import Any
-
-import gymnasium
 import mujoco
 import numpy as np
 
 from vhdiffuser.envs.base import PlanningEnv
-from vhdiffuser.envs.registry import get_spec
+from vhdiffuser.envs.maze2d.maze import BALL_RADIUS, CELL_OFFSET, Maze
 from vhdiffuser.envs.walls import draw_free, extent, inside, wall_distance
 from vhdiffuser.errors import UnknownNameError, VhdError
-from vhdiffuser.types import FloatArray, Instance
+from vhdiffuser.types import EnvSpec, FloatArray, Instance
 
-MAZES: dict[str, tuple[str, ...]] = {
-    "umaze": ("#####", "#GOO#", "###O#", "#OOO#", "#####"),
-    "medium": ("########", "#OO##OO#", "#OO#OOO#", "##OOO###", "#OO#OOO#", "#O#OO#O#", "#OOO#OG#", "########"),
-    "large": (
-        "############",
-        "#OOOO#OOOOO#",
-        "#O##O#O#O#O#",
-        "#OOOOOO#OOO#",
-        "#O####O###O#",
-        "#OO#O#OOOOO#",
-        "##O#O#O#O###",
-        "#OO#OOO#OGO#",
-        "############",
-    ),
-}
-"""`#` wall, `O` free, `G` free and D4RL's fixed goal; rows are x, columns are y."""
-
-EPISODE_STEPS = {"umaze": 300, "medium": 600, "large": 800}
-"""D4RL's episode lengths (v1)."""
-
-BALL_RADIUS = 0.1
-CELL_OFFSET = -0.2
-"""Centre of cell (0, 0) in the ball's coordinates."""
 MAX_SPEED = 5.0
 """Velocities are clipped to this before each step."""
-GOAL_RADIUS = 0.5
-"""Distance within which D4RL's sparse reward is 1."""
 
 
-def free_cells(maze: str) -> np.ndarray:
-    """(n, 2) rows and columns of the cells that are not walls."""
-    rows = _rows(maze)
-    return np.array([(r, c) for r, row in enumerate(rows) for c, tile in enumerate(row) if tile != "#"])
-
-
-def goal_cell(maze: str) -> np.ndarray:
-    """(2,) row and column of D4RL's fixed goal."""
-    return np.array(next((r, row.index("G")) for r, row in enumerate(_rows(maze)) if "G" in row))
-
-
-def wall_boxes(maze: str) -> np.ndarray:
-    """(n, 4) walls as x_low, x_high, y_low, y_high in the ball's coordinates."""
-    rows = _rows(maze)
-    cells = np.array([(r, c) for r, row in enumerate(rows) for c, tile in enumerate(row) if tile == "#"])
-    x, y = cells[:, 0] + CELL_OFFSET, cells[:, 1] + CELL_OFFSET
-    return np.stack([x - 0.5, x + 0.5, y - 0.5, y + 0.5], axis=1)
-
-
-def clearance(maze: str, positions: FloatArray) -> np.ndarray:
-    """Distance from (..., 2) positions to the nearest wall; 0 inside a wall and outside the maze."""
-    return wall_distance(wall_boxes(maze), positions)
-
-
-def _rows(maze: str) -> tuple[str, ...]:
-    try:
-        return MAZES[maze]
-    except KeyError:
-        raise UnknownNameError("maze", maze, list(MAZES)) from None
-
-
-def maze_xml(maze: str) -> str:
+def maze_xml(maze: Maze) -> str:
     """MuJoCo's description of the maze."""
-    rows = _rows(maze)
     walls = "\n".join(
         f'<geom type="box" conaffinity="1" material="wall" pos="{r + 1} {c + 1} 0" size=".5 .5 .2"/>'
-        for r, row in enumerate(rows)
+        for r, row in enumerate(maze.rows)
         for c, tile in enumerate(row)
         if tile == "#"
     )
     return f"""
-    <mujoco model="maze2d-{maze}">
+    <mujoco model="maze2d">
       <compiler inertiafromgeom="true" angle="radian"/>
       <option timestep="0.01" gravity="0 0 0" iterations="20" integrator="Euler"/>
       <default>
@@ -116,7 +56,7 @@ def maze_xml(maze: str) -> str:
 class MazePhysics:
     """The simulation alone: set, step, read. Data generation runs on this, 30,000 steps/s on a core."""
 
-    def __init__(self, maze: str) -> None:
+    def __init__(self, maze: Maze) -> None:
         self.model = mujoco.MjModel.from_xml_string(maze_xml(maze))
         self.data = mujoco.MjData(self.model)
         # Views into MuJoCo's memory: reading them costs nothing.
@@ -143,10 +83,8 @@ class MazePhysics:
 class Maze2dEnv(PlanningEnv):
     """The maze behind the planning interface."""
 
-    def __init__(self, maze: str) -> None:
-        self.maze = maze
-        self.spec = get_spec(f"maze2d-{maze}")
-        self.walls = wall_boxes(maze)
+    def __init__(self, spec: EnvSpec, maze: Maze) -> None:
+        self.spec, self.maze, self.walls = spec, maze, maze.walls
         self.physics = MazePhysics(maze)
         self._goal = np.full(2, np.nan)
 
@@ -164,7 +102,7 @@ class Maze2dEnv(PlanningEnv):
     def sample_instance(self, rng: np.random.Generator, distribution: str = "reset") -> Instance:
         """`reset`: D4RL's own draw, cells +- 0.1; `uniform`: anywhere the ball fits, at rest."""
         if distribution == "reset":
-            cells = free_cells(self.maze)
+            cells = self.maze.free_cells
             start, goal = cells[rng.integers(len(cells), size=2)] + rng.uniform(-0.1, 0.1, size=(2, 2))
             velocity = 0.1 * rng.standard_normal(2)
         elif distribution == "uniform":
@@ -189,16 +127,16 @@ class Maze2dEnv(PlanningEnv):
                 raise VhdError(
                     f"{self.spec.name}: {name} ({value[0]:.2f}, {value[1]:.2f}) is inside a wall, or nearer to one "
                     f"than the ball's radius of {BALL_RADIUS}. Free cells are centred at row - 0.2, column - 0.2; "
-                    f"for example ({free_cells(self.maze)[0][0]}, {free_cells(self.maze)[0][1]}) is free."
+                    f"for example ({self.maze.free_cells[0][0]}, {self.maze.free_cells[0][1]}) is free."
                 )
 
     def render(self, width: int = 480, height: int = 480) -> np.ndarray:
         """Top view, painted without any graphics library: columns to the right, rows downwards."""
-        rows, columns = len(MAZES[self.maze]), len(MAZES[self.maze][0])
+        rows, columns = len(self.maze.rows), len(self.maze.rows[0])
         # Pixel centres in the ball's coordinates; the maze fills the picture.
         x = (np.arange(height) + 0.5) / height * rows - 0.5 + CELL_OFFSET
         y = (np.arange(width) + 0.5) / width * columns - 0.5 + CELL_OFFSET
-        wall = np.array([[tile == "#" for tile in row] for row in MAZES[self.maze]])
+        wall = np.array([[tile == "#" for tile in row] for row in self.maze.rows])
         picture = np.full((height, width, 3), 255.0)
         cell_x = np.floor(x - CELL_OFFSET + 0.5).astype(int)
         cell_y = np.floor(y - CELL_OFFSET + 0.5).astype(int)
@@ -213,50 +151,3 @@ class Maze2dEnv(PlanningEnv):
                 cover = np.clip((radius - distance) / soft + 0.5, 0.0, 1.0)[..., None]
                 picture = picture * (1 - cover) + np.array(colour) * cover
         return picture.round().astype(np.uint8)
-
-
-class Maze2dGym(gymnasium.Env):
-    """D4RL's maze2d task for Gymnasium: `gymnasium.make("vhdiffuser/Maze2d-large-v1")`.
-
-    Reward is D4RL's sparse one: 1 on each step within 0.5 of the goal. An episode never terminates
-    and is truncated after D4RL's 300/600/800 steps. `reset(options={"start": ..., "goal": ...})`
-    sets either; otherwise the start is drawn as D4RL draws it and the goal is the maze's own
-    (`random_goal=True`: drawn anew at each reset).
-    """
-
-    metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": 100}  # noqa: RUF012  (as Gymnasium declares it)
-
-    def __init__(self, maze: str = "umaze", random_goal: bool = False, render_mode: str | None = None) -> None:
-        if render_mode not in (None, *self.metadata["render_modes"]):
-            raise VhdError(f"render_mode '{render_mode}' is not known. Allowed: rgb_array, or none.")
-        self.render_mode = render_mode
-        self.random_goal = random_goal
-        self.planning = Maze2dEnv(maze)
-        self.goal = goal_cell(maze).astype(np.float64)
-        self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (4,), np.float32)
-        self.action_space = gymnasium.spaces.Box(-1.0, 1.0, (2,), np.float32)
-
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[np.ndarray, dict[str, Any]]:
-        """Draw (or set) start and goal."""
-        super().reset(seed=seed)
-        options = options or {}
-        drawn = self.planning.sample_instance(self.np_random)
-        if "goal" in options:
-            self.goal = np.asarray(options["goal"], dtype=np.float64)
-        elif self.random_goal:
-            self.goal = drawn.goal.astype(np.float64)
-        instance = Instance(np.asarray(options.get("start", drawn.start), np.float32), self.goal, drawn.seed)
-        self.planning.check(instance)
-        return self.planning.reset(instance), {"goal": self.goal.copy()}
-
-    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        """One control step."""
-        observation = self.planning.step(action)
-        distance = float(np.linalg.norm(observation[:2] - self.goal))
-        return observation, float(distance <= GOAL_RADIUS), False, False, {"goal": self.goal.copy()}
-
-    def render(self) -> np.ndarray | None:
-        """RGB array of the top view."""
-        return self.planning.render() if self.render_mode == "rgb_array" else None

@@ -14,10 +14,10 @@ from typing import Any
 import mujoco
 import numpy as np
 
-from vhdiffuser.envs.arm import ArmIK, about_z, inverse, multiply, rotate, yaw_of
 from vhdiffuser.envs.base import PlanningEnv
+from vhdiffuser.envs.cube.arm import ArmIK, about_z, inverse, multiply, rotate, yaw_of
+from vhdiffuser.envs.cube.workspace import CENTRE, UNITS, WORKSPACE, to_metres, to_units
 from vhdiffuser.envs.offscreen import Offscreen, resized
-from vhdiffuser.envs.registry import get_spec
 from vhdiffuser.errors import UnknownNameError, VhdError, needs_extra
 from vhdiffuser.types import EnvSpec, FloatArray, Instance
 
@@ -26,12 +26,6 @@ with needs_extra("ogbench", "cube"):
     from ogbench.manipspace.controllers import DiffIKController
     from ogbench.manipspace.envs.cube_env import CubeEnv as OgbenchCube
 
-CENTRE = np.array([0.425, 0.0, 0.0])
-"""Metres: where the observation's effector position is zero."""
-UNITS = 10.0
-"""Observation units per metre."""
-WORKSPACE = np.array([[0.25, -0.35, 0.02], [0.60, 0.35, 0.35]])
-"""Metres, low and high: OGBench clips the effector's target to this box."""
 SAMPLED = WORKSPACE + np.array([[0.02], [-0.02]])
 """Metres, low and high: box of `reset` instances, the workspace less 2 cm on each side (73 % of its volume)."""
 REACHABLE = WORKSPACE + np.array([[0.01], [-0.01]])
@@ -48,16 +42,6 @@ _CUBE_PLACES = np.array([(x, y) for x in (0.30, 0.55) for y in (-0.30, 0.30)])
 _OPEN_GRIPPER = 0.0
 _TABLE = 0.02
 """Height of a cube's centre when it lies on the table."""
-
-
-def to_units(metres: FloatArray) -> FloatArray:
-    """World position (..., 3) -> the observation's units."""
-    return (metres - CENTRE) * UNITS
-
-
-def to_metres(units: FloatArray) -> FloatArray:
-    """The observation's units (..., 3) -> world position."""
-    return np.asarray(units, np.float64) / UNITS + CENTRE
 
 
 class CubePhysics(OgbenchCube):
@@ -194,8 +178,8 @@ class CubeEnv(PlanningEnv):
     lies where OGBench's cubes lie, in the corner farthest from the straight way.
     """
 
-    def __init__(self, spec: EnvSpec | None = None) -> None:
-        self.spec = spec or get_spec("cube")
+    def __init__(self, spec: EnvSpec) -> None:
+        self.spec = spec
         self.physics = CubePhysics()
         self.workspace = to_units(WORKSPACE)
         """(2, 3) low and high corner of the effector's box, in the observation's units."""

@@ -16,8 +16,8 @@ import numpy as np
 from scipy.interpolate import interp1d
 from scipy.ndimage import gaussian_filter1d
 
-from vhdiffuser.envs.arm import about_z, multiply, yaw_of
-from vhdiffuser.envs.cube import CubePhysics
+from vhdiffuser.envs.cube.arm import about_z, multiply, yaw_of
+from vhdiffuser.envs.cube.simulator import CubePhysics
 from vhdiffuser.errors import needs_extra
 from vhdiffuser.types import FloatArray
 

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from vhdiffuser.envs.base import PlanningEnv
 from vhdiffuser.envs.success import reached
 from vhdiffuser.errors import VhdError
-from vhdiffuser.types import EnvSpec, FloatArray
+from vhdiffuser.types import EnvSpec, FloatArray, Instance
 
 THRESHOLD = 0.1
 """Tracking error (normalised, infinity norm) above which replan-on-deviation plans again."""
@@ -59,6 +60,33 @@ class ExecutionRule:
     def replans(self) -> bool:
         """Whether plans are ever renewed."""
         return self.threshold is not None
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How another benchmark draws, runs and judges episodes."""
+
+    instances: Callable[[PlanningEnv, int, int], list[Instance]]
+    """(simulator, n, seed) -> n test cases."""
+    rule: Callable[[float, int], ExecutionRule]
+    """(threshold, steps between two checks) -> when to plan again and when to end; a protocol may use neither."""
+    hit: HitTest
+    """Success."""
+    score: Callable[[FloatArray, FloatArray], float] | None = None
+    """(observations (steps + 1, o), goal) -> score of an episode."""
+    gamma: float | None = None
+    """Margin on the predicted length that published rows are made with (default: the planner's own)."""
+    tasks: int | None = None
+    """Number of tasks; instance i belongs to task i modulo this, plus 1."""
+
+
+def euclidean_hit(spec: EnvSpec, radius: float) -> HitTest:
+    """Euclidean distance over the goal dimensions, in the environment's units."""
+
+    def hit(states: FloatArray, goals: FloatArray) -> np.ndarray:
+        return np.linalg.norm(spec.goal_of(states) - goals, axis=-1) <= radius
+
+    return hit
 
 
 def single_shot() -> ExecutionRule:

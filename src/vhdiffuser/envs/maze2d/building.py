@@ -14,7 +14,9 @@ from math import hypot
 
 import numpy as np
 
-from vhdiffuser.envs.maze2d import EPISODE_STEPS, MAZES, MazePhysics, free_cells
+from vhdiffuser.data.build import Parts
+from vhdiffuser.envs.maze2d.maze import Maze
+from vhdiffuser.envs.maze2d.simulator import MazePhysics
 from vhdiffuser.types import FloatArray
 
 P_GAIN, D_GAIN = 10.0, -1.0
@@ -28,9 +30,9 @@ Cell = tuple[int, int]
 
 
 @lru_cache(maxsize=4096)
-def _next_cells(maze: str, target: Cell) -> dict[Cell, Cell]:
+def _next_cells(maze: Maze, target: Cell) -> dict[Cell, Cell]:
     """For every free cell, the neighbour on a shortest path to `target`; ties go as D4RL's argmax lets them."""
-    free = {(int(r), int(c)) for r, c in free_cells(maze)}
+    free = {(int(r), int(c)) for r, c in maze.free_cells}
     distance = {target: 0}
     queue = deque([target])
     while queue:
@@ -50,16 +52,20 @@ def _neighbours(cell: Cell) -> list[Cell]:
     return [(r, c - 1), (r, c + 1), (r - 1, c), (r + 1, c)]
 
 
-def build_chunk(maze: str, transitions: int, rng: np.random.Generator) -> list[tuple[FloatArray, FloatArray]]:
+def build_chunk(maze: Maze, patience: int, transitions: int, rng: np.random.Generator) -> Parts:
     """One episode: a stream of `transitions` + 1 states and `transitions` actions."""
-    states, actions, _ = stream(maze, transitions, rng)
+    states, actions, _ = stream(maze, patience, transitions, rng)
     return [(states, actions)]
 
 
-def stream(maze: str, transitions: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray, np.ndarray]:
-    """States, actions, and the steps at which the target was reached (or given up) and the next one drawn."""
-    limit = EPISODE_STEPS[maze]
-    cells = [(int(r), int(c)) for r, c in free_cells(maze)]
+def stream(
+    maze: Maze, patience: int, transitions: int, rng: np.random.Generator
+) -> tuple[FloatArray, FloatArray, np.ndarray]:
+    """States, actions, and the steps at which the target was reached and the next one drawn.
+
+    A target that is not reached in `patience` steps is given up.
+    """
+    cells = [(int(r), int(c)) for r, c in maze.free_cells]
     physics = MazePhysics(maze)
     start = np.array(cells[rng.integers(len(cells))]) + rng.uniform(-0.1, 0.1, 2)
     physics.set(np.concatenate([start, 0.1 * rng.standard_normal(2)]))
@@ -95,14 +101,14 @@ def stream(maze: str, transitions: int, rng: np.random.Generator) -> tuple[Float
         actions[t] = action
         physics.step(action)
         since += 1
-        if arrived or since > limit:
+        if arrived or since > patience:
             changes.append(t)
             wanted, since = cells[rng.integers(len(cells))], 0
     states[transitions] = *position.tolist(), *velocity.tolist()
     return states.astype(np.float32), actions.astype(np.float32), np.array(changes)
 
 
-def _waypoints(maze: str, here: Cell, target: Cell, rng: np.random.Generator) -> list[tuple[float, float]]:
+def _waypoints(maze: Maze, here: Cell, target: Cell, rng: np.random.Generator) -> list[tuple[float, float]]:
     """Cells of a shortest path, each but the last moved by the jitter."""
     step = _next_cells(maze, target)
     here = here if here in step else _nearest_free(maze, here)
@@ -114,10 +120,10 @@ def _waypoints(maze: str, here: Cell, target: Cell, rng: np.random.Generator) ->
     return path
 
 
-def _nearest_free(maze: str, cell: Cell) -> Cell:
+def _nearest_free(maze: Maze, cell: Cell) -> Cell:
     """The ball may stand where rounding names a wall; start from the free cell beside it."""
     r, c = cell
     return next(
-        (other for other in ((r + 1, c), (r, c + 1), (r + 1, c + 1)) if MAZES[maze][other[0]][other[1]] != "#"),
-        min(((int(a), int(b)) for a, b in free_cells(maze)), key=lambda o: hypot(o[0] - r, o[1] - c)),
+        (other for other in ((r + 1, c), (r, c + 1), (r + 1, c + 1)) if maze.is_free(*other)),
+        min(((int(a), int(b)) for a, b in maze.free_cells), key=lambda o: hypot(o[0] - r, o[1] - c)),
     )

@@ -1,0 +1,1 @@
+"""OGBench's ant in a maze."""

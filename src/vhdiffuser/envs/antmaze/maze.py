@@ -1,0 +1,53 @@
+"""The ant's maze without its simulator: OGBench's maps, of which rows are y and columns are x."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from vhdiffuser.errors import VhdError
+from vhdiffuser.types import FloatArray
+
+MEDIUM = ("########", "#OO##OO#", "#OO#OOO#", "##OOO###", "#OO#OOO#", "#O#OO#O#", "#OOO#OO#", "########")
+"""`#` wall, `O` free."""
+CELL = 4.0
+"""Side of a maze cell in metres."""
+NOISE = 1.0
+"""Starts and goals lie this far from a cell's centre at most, in x and in y."""
+CLEARANCE = 1.0
+"""Distance from the walls of `uniform` instances: what OGBench's noise leaves in a corridor (feet reach 1.12 m)."""
+TORSO_RADIUS = 0.25
+"""Radius of the ant's torso: no position nearer to a wall can be reached."""
+
+
+def cell_centre(cell: tuple[int, int] | np.ndarray) -> np.ndarray:
+    """(2,) xy of the centre of cell (i, j)."""
+    return np.array([cell[1] * CELL - CELL, cell[0] * CELL - CELL])
+
+
+def cell_of(xy: FloatArray) -> tuple[int, int]:
+    """(i, j) of the cell that holds a point."""
+    return int((xy[1] + 1.5 * CELL) / CELL), int((xy[0] + 1.5 * CELL) / CELL)
+
+
+def noisy_centre(cell: tuple[int, int] | np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """(2,) a point of the cell as OGBench draws starts and goals: the centre +- 1 in x and y."""
+    return cell_centre(cell) + rng.uniform(-NOISE, NOISE, 2)
+
+
+def map_of(rows: tuple[str, ...]) -> np.ndarray:
+    """(n, m): 1 wall, 0 free, as OGBench has it."""
+    return np.array([[int(tile == "#") for tile in row] for row in rows])
+
+
+def wall_boxes(maze_map: np.ndarray) -> np.ndarray:
+    """(n, 4) walls as x_low, x_high, y_low, y_high."""
+    centres = np.array([cell_centre(cell) for cell in np.argwhere(maze_map == 1)])
+    x, y = centres.T
+    return np.stack([x - CELL / 2, x + CELL / 2, y - CELL / 2, y + CELL / 2], axis=1)
+
+
+def free_centre(row: int, column: int) -> FloatArray:
+    """(2,) centre of a free cell of the medium maze."""
+    if not (0 <= row < len(MEDIUM) and 0 <= column < len(MEDIUM[0])) or MEDIUM[row][column] == "#":
+        raise VhdError(f"cell ({row}, {column}) is a wall or outside the maze; (1, 1) is free.")
+    return cell_centre((row, column)).astype(np.float32)

@@ -1,0 +1,1 @@
+"""OGBench's arm above a table with a cube."""

@@ -1,0 +1,24 @@
+"""Datasets by the name of their environment."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from vhdiffuser.data.store import Dataset, dataset_path, read_dataset
+from vhdiffuser.envs.registry import get_environment
+from vhdiffuser.errors import DataError
+
+
+def load_dataset(name: str) -> Dataset:
+    """The dataset of an environment, checked against its fingerprint.
+
+    A registered environment is what this version says it is, whatever the data was saved with.
+    """
+    environment = get_environment(name)
+    path = dataset_path(environment.name)
+    if not path.is_file():
+        source = "get" if environment.builder or environment.official else "import"
+        raise DataError(
+            f"no data for {environment.name} yet ({path}). Get it with `vhd data {source} {environment.name}`."
+        )
+    return replace(read_dataset(path, environment.name), spec=environment.spec)

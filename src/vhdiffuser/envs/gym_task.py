@@ -1,0 +1,94 @@
+"""Every environment with a simulator as a Gymnasium task: `gymnasium.make("vhdiffuser/Maze2d-large-v1")`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from vhdiffuser.envs.environment import Environment
+from vhdiffuser.errors import VhdError
+from vhdiffuser.types import FloatArray, Instance
+
+
+def gym_id(environment: Environment) -> str:
+    """The name under which Gymnasium knows an environment."""
+    return f"vhdiffuser/{environment.name[:1].upper()}{environment.name[1:]}-v1"
+
+
+def register_id(environment: Environment) -> None:
+    """Make `gymnasium.make` and `gymnasium.make_vec` know an environment; its simulator is made by them."""
+    steps = environment.episode_steps or environment.step_budget
+    gymnasium.registry.pop(gym_id(environment), None)  # an environment that replaces another, replaces its id
+    gymnasium.register(
+        id=gym_id(environment), entry_point=_make_task, kwargs={"environment": environment}, max_episode_steps=steps
+    )
+
+
+def _make_task(**options: Any) -> gymnasium.Env:
+    return GoalTask(**options)
+
+
+class GoalTask(gymnasium.Env):
+    """Reach a goal. The reward is 1 on each step within a radius of the goal, as in D4RL's maze2d.
+
+    An episode never terminates and is truncated by time. `reset(options=...)` takes `start` and `goal` (in the
+    environment's coordinates) or, in mazes, `reset_cell` and `goal_cell` (row and column). What is not given is
+    drawn, but the goal is the task's own where it has one (`random_goal=True`: drawn at each reset). Its place is in
+    `info["goal"]`.
+    """
+
+    metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": 30}  # noqa: RUF012  (as Gymnasium declares it)
+
+    def __init__(self, environment: Environment, random_goal: bool = False, render_mode: str | None = None) -> None:
+        if render_mode not in (None, *self.metadata["render_modes"]):
+            raise VhdError(f"render_mode '{render_mode}' is not known. Allowed: rgb_array, or none.")
+        self.environment, self.render_mode, self.random_goal = environment, render_mode, random_goal
+        self.metadata = {**self.metadata, "render_fps": round(1 / environment.spec.control_dt)}
+        self.simulator = environment.make()
+        self.goal: FloatArray = np.full(environment.spec.goal_dim, np.nan)
+        spec = environment.spec
+        self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (spec.observation_dim,), np.float32)
+        self.action_space = gymnasium.spaces.Box(-1.0, 1.0, (spec.action_dim,), np.float32)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        """Draw (or set) start and goal."""
+        super().reset(seed=seed)
+        options = options or {}
+        if unknown := set(options) - {"start", "goal", "reset_cell", "goal_cell"}:
+            raise VhdError(f"reset options are start, goal, reset_cell and goal_cell; got {sorted(unknown)}.")
+        drawn = self.simulator.sample_instance(self.np_random)
+        start = self._place(options, "start", "reset_cell")
+        goal = self._place(options, "goal", "goal_cell")
+        if goal is None:
+            fixed = None if self.random_goal else self.environment.fixed_goal
+            goal = drawn.goal if fixed is None else np.asarray(fixed)
+        self.goal = np.asarray(goal, np.float64)
+        instance = Instance(np.asarray(drawn.start if start is None else start, np.float32), self.goal, drawn.seed)
+        self.simulator.check(instance)
+        return self.simulator.reset(instance), {"goal": self.goal.copy()}
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        """One control step."""
+        observation = self.simulator.step(action)
+        spec = self.environment.spec
+        radius = spec.epsilon if self.environment.goal_radius is None else self.environment.goal_radius
+        distance = float(np.linalg.norm(spec.goal_of(spec.planning_state(observation)) - self.goal))
+        return observation, float(distance <= radius), False, False, {"goal": self.goal.copy()}
+
+    def render(self) -> np.ndarray | None:
+        """RGB array of the present moment."""
+        return self.simulator.render() if self.render_mode == "rgb_array" else None
+
+    def _place(self, options: dict[str, Any], name: str, cell: str) -> Any:
+        if cell not in options:
+            return options.get(name)
+        if name in options:
+            raise VhdError(f"give `{name}` or `{cell}`, not both.")
+        if self.environment.geometry.cell is None:
+            raise VhdError(f"{self.environment.name} has no cells: give `{name}`.")
+        row, column = options[cell]
+        return self.environment.geometry.cell(int(row), int(column))
