@@ -8,7 +8,7 @@ import imageio.v3 as imageio
 import numpy as np
 import pytest
 from pictures import BLUE, RED, picture, pixels_of
-from toy_point import ENVIRONMENT, ToyController, ToyEnv, ToyPlanner
+from toy_point import ENVIRONMENT, WALLS, ToyController, ToyEnv, ToyPlanner
 
 from vhdiffuser.benchmark.methods import METHODS, PlannerChoice
 from vhdiffuser.benchmark.run import run_benchmark
@@ -175,7 +175,7 @@ def test_a_gif_has_the_rollouts_frames(results: Path, tmp_path: Path) -> None:
         )
         if len(item.actions) >= 4
     )
-    frames = list(top_view_frames("toy", kept, ToyEnv().walls, [0, 1], every=2, size=120))
+    frames = list(top_view_frames("toy", kept, WALLS, [0, 1], every=2, size=120))
     steps = len(kept.actions)
     assert len(frames) == steps // 2 + 1 + steps % 2
     assert max(frames[0].shape[:2]) in (120, 121)
