@@ -14,7 +14,7 @@ from vhdiffuser.diffusion.config import PlannerConfig
 from vhdiffuser.diffusion.interpolation import knot_count
 from vhdiffuser.diffusion.task import PlannerTask
 from vhdiffuser.diffusion.unet import TemporalUnet
-from vhdiffuser.envs.registry import get_spec
+from vhdiffuser.envs.registry import get_environment, get_spec
 from vhdiffuser.errors import ClippedLengthWarning, DataError, OutsideDataWarning, VhdError, VhdWarning
 from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.planner import planner as planner_module
@@ -97,7 +97,7 @@ class _Identity(torch.nn.Module):
 def _configs(name: str) -> list[PlannerConfig]:
     """The environment's shipped recipe and, as its baselines, the same at each fixed horizon."""
     _, header = load_model(find_model(name, "planner", "shipped"), "planner")
-    config, horizons = PlannerConfig.from_json(header.config), get_spec(name).horizons
+    config, horizons = PlannerConfig.from_json(header.config), get_environment(name).horizons
     return [config, *(replace(config, directness=None, horizon=horizon) for horizon in horizons)]
 
 
@@ -105,7 +105,7 @@ def _configs(name: str) -> list[PlannerConfig]:
 def test_a_longer_plan_never_has_fewer_knots(name: str) -> None:
     spec = get_spec(name)
     limits = np.ones(spec.state_dim, np.float32)
-    lengths = np.arange(2, max(spec.T_max, *spec.horizons) + 1)
+    lengths = np.arange(2, max(spec.T_max, *get_environment(name).horizons) + 1)
     ends = np.zeros((len(lengths), spec.state_dim)), np.zeros((len(lengths), spec.goal_dim))
     for config in _configs(name):
         planner = Planner(_Identity(), config, spec, Normalizer(-limits, limits), lengths=(2, int(lengths[-1])))
