@@ -11,7 +11,7 @@ import tyro
 from tyro.conf import Positional
 
 from vhdiffuser.cli.console import out, print_json, progress_bar
-from vhdiffuser.envs.registry import environments
+from vhdiffuser.envs.registry import find_environment
 from vhdiffuser.errors import DataError
 from vhdiffuser.files import sha256
 from vhdiffuser.weights.places import shipped_environments, shipped_path
@@ -62,7 +62,7 @@ class Demo:
         folder = self._folder()
         choice = _choose(folder)
         spec = choice.planner.spec
-        environment = environments().get(spec.name)
+        environment = find_environment(spec.name)
         if environment is None or environment.simulator is None:
             raise DataError(
                 f"{folder}: its planner is for '{spec.name}', which has no simulator to show it in. Plan with "

@@ -13,7 +13,7 @@ import tyro
 from tyro.conf import Positional
 
 from vhdiffuser.cli.console import out, print_json
-from vhdiffuser.envs.registry import environments
+from vhdiffuser.envs.registry import find_environment
 from vhdiffuser.errors import VhdError
 from vhdiffuser.files import atomic_path
 from vhdiffuser.types import EnvSpec, FloatArray, Instance, Plan, Rollout
@@ -78,7 +78,7 @@ class PlanCommand:
         spec = planner.spec
         start = spec.start_state(self.start)
         goals = [np.asarray(goal, np.float32) for goal in (self.goal, self.then) if goal is not None]
-        environment = environments().get(spec.name)
+        environment = find_environment(spec.name)
         if environment is not None and environment.simulator is not None:
             env = environment.make()
             for goal in goals:

@@ -9,7 +9,7 @@ from vhdiffuser.control.base import Controller, make_controller
 from vhdiffuser.envs.base import PlanningEnv
 from vhdiffuser.envs.environment import Environment
 from vhdiffuser.envs.protocols import replan_on_deviation, single_shot
-from vhdiffuser.envs.registry import environments
+from vhdiffuser.envs.registry import find_environment
 from vhdiffuser.errors import UnknownNameError, VhdError
 from vhdiffuser.execution.executor import BatchPlanner, Executor
 from vhdiffuser.execution.simulators import Simulators
@@ -38,7 +38,7 @@ def execute(
     >>> rollout = execute(planner, [1, 1, 0, 0], [7, 9])             # doctest: +SKIP
     >>> rollout.success, rollout.steps, rollout.replans              # doctest: +SKIP
     """
-    environment = environments().get(planner.spec.name) or Environment(planner.spec)
+    environment = find_environment(planner.spec.name) or Environment(planner.spec)
     rules = {"ss": single_shot(), "rp": replan_on_deviation(environment.step_budget)}
     if protocol not in rules:
         raise UnknownNameError("protocol", protocol, list(rules))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vhdiffuser.envs.registry import environments
+from vhdiffuser.envs.registry import find_environment
 from vhdiffuser.files import atomic_path
 from vhdiffuser.types import FloatArray
 
@@ -47,7 +47,7 @@ def save_figure(figure: Figure, path: Path) -> Path:
 
 def rows_down(environment: str) -> bool:
     """Whether the first coordinate runs down the page, as the environment says."""
-    known = environments().get(environment)
+    known = find_environment(environment)
     return known is not None and known.geometry.rows_down
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from vhdiffuser.envs.registry import environments
+from vhdiffuser.envs.registry import find_environment
 from vhdiffuser.report.drawing import (
     GOAL_COLOUR,
     PATH_COLOUR,
@@ -23,7 +23,7 @@ from vhdiffuser.types import EnvSpec, FloatArray, Plan
 
 def walls_of(spec: EnvSpec) -> FloatArray:
     """(n, 4) walls of a registered maze; none elsewhere."""
-    known = environments().get(spec.name)
+    known = find_environment(spec.name)
     return np.zeros((0, 4)) if known is None else known.geometry.walls
 
 

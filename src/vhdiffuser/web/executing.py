@@ -110,6 +110,7 @@ def _run(
             f"Make them with `vhd train dynamics {loaded.spec.name}`."
         )
     rule = rule_of(loaded.environment, request.protocol)
+    assert loaded.pool is not None  # a request to execute is refused where there is no simulator
     with loaded.pool.lent() as simulators:
         executor = Executor(
             _EndablePlanner(**vars(planner), token=token),

@@ -7,7 +7,7 @@ import time
 
 import numpy as np
 
-from vhdiffuser.envs.base import PlanningEnv
+from vhdiffuser.envs.base import InstanceSource
 from vhdiffuser.errors import VhdError
 from vhdiffuser.execution.executor import plan_seed
 from vhdiffuser.planner.bound import BoundPlanner
@@ -72,7 +72,7 @@ def neighbours(loaded: Loaded, instance: Instance) -> tuple[FloatArray, FloatArr
     return np.stack(starts).astype(np.float32), np.stack(goals).astype(np.float32)
 
 
-def _is_free(env: PlanningEnv, instance: Instance) -> bool:
+def _is_free(env: InstanceSource, instance: Instance) -> bool:
     try:
         env.check(instance)
     except VhdError:

@@ -49,7 +49,7 @@ def make_maze(
     if epsilon is None:  # half the extent of the free space is one normalised unit
         extent = max(len(plan.rows), len(plan.rows[0])) - 2
         epsilon = round(min(max(0.15 / (extent / 2), 0.01), 0.05), 3)
-    return _environment(name, plan, epsilon, T_max=T_max, transitions=transitions)
+    return _environment(name, plan, epsilon, T_max=T_max, transitions=transitions, key="\n".join(plan.rows))
 
 
 def _environment(
@@ -63,6 +63,7 @@ def _environment(
     episode_steps: int | None = None,
     reference: tuple[float, float] | None = None,
     std: tuple[float, ...] | None = None,
+    key: str = "",
 ) -> Environment:
     """`episode_steps`, `reference` and `std` are D4RL's: episode length, scores of 0 and 100, spread of its data."""
     spec = EnvSpec(
@@ -89,7 +90,7 @@ def _environment(
         instances=_INSTANCES,
         protocols={} if reference is None else d4rl_protocols(spec, maze, steps, reference),
         official=None if std is None else OfficialFiles((f"{name}-sparse-v1.hdf5",), (_HOST,), _read, std),
-        builder=Builder(partial(_chunk_maker, maze, steps), chunk=50_000, transitions=transitions),
+        builder=Builder(partial(_chunk_maker, maze, steps), chunk=50_000, transitions=transitions, key=key),
         reader=read_d4rl_maze2d,
         simulators=1000,
         goal_radius=GOAL_RADIUS,
