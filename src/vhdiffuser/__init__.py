@@ -16,16 +16,18 @@ from vhdiffuser.envs.gym_registration import register
 
 if TYPE_CHECKING:
     __version__: str
+    from vhdiffuser.diffusion.options import PlanningOptions
     from vhdiffuser.execution.execute import execute
     from vhdiffuser.length.predictor import LengthPredictor
     from vhdiffuser.planner.load import load_planner
     from vhdiffuser.planner.planner import Planner
 
-__all__ = ["LengthPredictor", "Planner", "execute", "load_planner"]
+__all__ = ["LengthPredictor", "Planner", "PlanningOptions", "execute", "load_planner"]
 
 _HOMES = {
     "LengthPredictor": "vhdiffuser.length.predictor",
     "Planner": "vhdiffuser.planner.planner",
+    "PlanningOptions": "vhdiffuser.diffusion.options",
     "execute": "vhdiffuser.execution.execute",
     "load_planner": "vhdiffuser.planner.load",
 }

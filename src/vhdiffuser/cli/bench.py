@@ -68,8 +68,9 @@ class Bench:
     """Margin on the predicted length (default: the planner's own)."""
     smoothing: float | None = None
     """Control steps over which plans are evened out; 0: through every knot (default: the planner's own)."""
-    candidates: int = 1
-    """Plans drawn for each plan used, the one that the Length Predictor believes most kept; 1 is no selection."""
+    candidates: int | None = None
+    """Plans drawn for each plan used, the one that the Length Predictor believes most kept; 1 is no selection
+    (default: the planner's own)."""
     position_gain: float | None = None
     """PD: action per unit of position error (default: measured best)."""
     velocity_gain: float | None = None
@@ -115,6 +116,13 @@ class Bench:
         given = {key: getattr(self, key) for key in ("threshold", "check_every") if getattr(self, key) is not None}
         config = replace(config, **given)
         predicted: list[int] = []  # lengths of the plans that a Length Predictor set
+        candidates: set[int] = set()
+
+        def choose(method: str, environment: str) -> PlannerChoice:
+            choice = self.choose(method, environment)
+            candidates.add(choice.options.candidates)
+            return choice
+
         with self._progress() as (on_start, show_row):
 
             def on_row(row: Row) -> None:
@@ -125,7 +133,7 @@ class Bench:
                 config,
                 self.out,
                 partial(make_env, spec.name),
-                self.choose,
+                choose,
                 self.controller(),
                 geodesic=_geodesic(spec.name),
                 on_row=on_row,
@@ -141,7 +149,7 @@ class Bench:
         if self.json:
             print_json([summary.to_json() for summary in summaries])
         else:
-            print_summaries(summaries, self.candidates)
+            print_summaries(summaries, candidates)
             out.print(f"rows: {self.out / spec.name}   report: vhd report {self.out}")
 
     @contextmanager
@@ -165,18 +173,19 @@ class Bench:
         """The planner of a method, under these options."""
         from vhdiffuser.benchmark.methods import PlannerChoice, get_method
         from vhdiffuser.length.predictor import LengthPredictor
-        from vhdiffuser.planner.bound import BoundPlanner
         from vhdiffuser.planner.planner import Planner
 
         spec, paths = get_spec(environment), self._weights_of(get_method(method_name), environment)
         predictor = LengthPredictor.load(paths["length"]) if "length" in paths else None
         lengths = (2, max(spec.T_max, *spec.horizons))
-        planner = Planner.load(paths["planner"], predictor, smoothing=self.smoothing, outside="ignore", lengths=lengths)
-        bound = BoundPlanner.of(planner, self.sampler, self.steps, self.gamma, self.candidates)
-        models = {kind: sha256(path) for kind, path in paths.items()}
-        return PlannerChoice(
-            bound, bound.sampler, bound.steps, bound.gamma, bound.candidates, models, planner.smoothing
+        planner = Planner.load(paths["planner"], predictor, outside="ignore", lengths=lengths).with_options(
+            sampler=self.sampler,
+            steps=self.steps,
+            gamma=self.gamma,
+            smoothing=self.smoothing,
+            candidates=self.candidates,
         )
+        return PlannerChoice(planner, planner.options, {kind: sha256(path) for kind, path in paths.items()})
 
     def _weights_of(self, method: Method, environment: str) -> dict[str, Path]:
         """The method's model files by kind; a `DataError` says how to make one that is not there."""
@@ -246,9 +255,9 @@ def _geodesic(environment: str) -> Any:
     return lambda instance: float(geodesic.distance(spec.place_of(instance.start)[None], instance.goal[None])[0])
 
 
-def print_summaries(summaries: list[Summary], candidates: int) -> None:
+def print_summaries(summaries: list[Summary], candidates: set[int]) -> None:
     """One line a cell."""
-    out.print(f"candidates per plan: {candidates}")
+    out.print(f"candidates per plan: {', '.join(map(str, sorted(candidates)))}")
     out.print(
         f"{'method':11}{'protocol':15}{'n':>6}  {'SR %':>6} {'95 %':>14}  {'AES':>7} {'95 %':>16}  {'replans':>7}"
     )

@@ -12,13 +12,14 @@ from vhdiffuser.benchmark.methods import METHODS, Method
 from vhdiffuser.control.base import Controller
 from vhdiffuser.execution.executor import Executor
 from vhdiffuser.execution.rules import ExecutionRule, replan_on_deviation, single_shot
-from vhdiffuser.planner.bound import BoundPlanner
+from vhdiffuser.planner.forwarding import ForwardingPlanner
+from vhdiffuser.planner.planner import Planner
 from vhdiffuser.types import EnvSpec, FloatArray, Instance, IntArray, Plan
 from vhdiffuser.web.jobs import Token
 from vhdiffuser.web.library import Loaded
 from vhdiffuser.web.limits import NotReady
 from vhdiffuser.web.messages import ExecuteRequest, ExecutionReply, MadePlan, MethodReply, Protocol
-from vhdiffuser.web.planning import bound
+from vhdiffuser.web.planning import planner_of
 from vhdiffuser.web.scene import numbers
 
 COMPARED = ("vhd", "fh-h1", "fh-h2", "fh-h3")
@@ -47,8 +48,8 @@ class _EndableController(Controller):
         return self.controller.describe()
 
 
-@dataclass(frozen=True, kw_only=True)
-class _EndablePlanner(BoundPlanner):
+@dataclass(frozen=True)
+class _EndablePlanner(ForwardingPlanner):
     """A planner that stops when nobody waits for the execution any more."""
 
     token: Token
@@ -69,7 +70,7 @@ def rule_of(spec: EnvSpec, protocol: Protocol) -> ExecutionRule:
 
 def execute(loaded: Loaded, request: ExecuteRequest, instance: Instance, token: Token) -> ExecutionReply:
     """VHD on this pair, or a plan of the length that the request fixes."""
-    return _run(loaded, bound(loaded, request), request, instance, request.length, token)
+    return _run(loaded, planner_of(loaded, request), request, instance, request.length, token)
 
 
 def compare(loaded: Loaded, request: ExecuteRequest, instance: Instance, token: Token) -> Iterator[MethodReply]:
@@ -78,10 +79,10 @@ def compare(loaded: Loaded, request: ExecuteRequest, instance: Instance, token: 
         method = METHODS[name]
         horizon = method.horizon(loaded.spec)
         own = None if horizon is None else loaded.fixed.get(horizon)
-        planner = bound(loaded, request)
+        planner = planner_of(loaded, request)
         if own is not None:
-            steps = min(planner.steps, own.config.diffusion_steps)
-            planner = BoundPlanner.of(own, planner.sampler, steps, planner.gamma)
+            options = planner.options.within(own.config)
+            planner = own.with_options(sampler=options.sampler, steps=options.steps, gamma=options.gamma)
         yield MethodReply(
             method=name,
             title=_title(method, horizon),
@@ -97,7 +98,7 @@ def _title(method: Method, horizon: int | None) -> str:
 
 def _run(
     loaded: Loaded,
-    planner: BoundPlanner,
+    planner: Planner,
     request: ExecuteRequest,
     instance: Instance,
     horizon: int | None,
@@ -111,7 +112,7 @@ def _run(
     rule = rule_of(loaded.spec, request.protocol)
     with loaded.pool.lent() as simulators:
         executor = Executor(
-            _EndablePlanner(**vars(planner), token=token),
+            _EndablePlanner(planner, token),
             _EndableController(loaded.controller, token),
             simulators,
             rule,
