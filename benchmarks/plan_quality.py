@@ -33,7 +33,6 @@ from vhdiffuser.envs.maze2d import BALL_RADIUS, clearance
 from vhdiffuser.execution.executor import Executor
 from vhdiffuser.envs.protocols import single_shot
 from vhdiffuser.execution.simulators import Simulators
-from vhdiffuser.planner.bound import BoundPlanner
 from vhdiffuser.planner.planner import Planner
 from vhdiffuser.types import Plan
 from vhdiffuser.weights.places import run_folder
@@ -84,21 +83,20 @@ def quality(plan: Plan, dt: float) -> tuple[float, ...]:
     )
 
 
-def judge(planner: Planner, environment: str, n: int, sampler: str | None, steps: int | None) -> dict[str, float]:
+def judge(planner: Planner, environment: str, n: int) -> dict[str, float]:
     spec = planner.spec
     env = get_environment(spec.name).make()
     instances = draw_instances(env, n, seed=77_000)  # not the benchmark's
     starts = np.stack([instance.start for instance in instances])
     goals = np.stack([instance.goal for instance in instances])
     begun = time.perf_counter()
-    plans = planner.plan_batch(starts, goals, None, steps, sampler, keep_denoising=True)
+    plans = planner.plan_batch(starts, goals, keep_denoising=True)
     seconds = time.perf_counter() - begun
     means = np.mean([quality(plan, spec.control_dt) for plan in plans], axis=0)
     places = np.concatenate([plan.states[:, :2] for plan in plans])
-    bound = BoundPlanner.of(planner, sampler, steps)
     with Simulators(get_environment(spec.name).simulator, n, 1) as simulators:
         horizon = planner.config.horizon
-        executor = Executor(bound, make_controller(spec), simulators, single_shot(), horizon=horizon)
+        executor = Executor(planner, make_controller(spec), simulators, single_shot(), horizon=horizon)
         outcomes = list(executor.run(instances))
     return {
         **dict(zip(("knot gap", "knot jump", "gap", "error", "step"), means.tolist(), strict=False)),
@@ -124,14 +122,15 @@ def main() -> None:
     header = None
     for run in options.runs:
         path = run_folder(options.environment, run) / "model.safetensors"
-        planner = Planner.load(path, length, gamma=1.0, outside="ignore")
+        loaded = Planner.load(path, length, outside="ignore").with_options(gamma=1.0)
         for sampler, steps in sweep if len(options.runs) == 1 or options.sweep else [(None, None)]:
-            steps = planner.config.diffusion_steps if sampler == "ddpm" and steps is None else steps
-            row = judge(planner, options.environment, options.n, sampler, steps)
+            steps = loaded.config.diffusion_steps if sampler == "ddpm" and steps is None else steps
+            planner = loaded.with_options(sampler=sampler, steps=steps)
+            row = judge(planner, options.environment, options.n)
             if header is None:
                 header = f"{'run':14}{'sampler':>9}{'steps':>6}" + "".join(f"{key:>11}" for key in row)
                 print(header)
-            named = (sampler or planner.config.sampler, steps or planner.config.steps)
+            named = (planner.options.sampler, planner.options.steps)
             print(
                 f"{run:14}{named[0]:>9}{named[1]:>6}" + "".join(f"{value:11.4g}" for value in row.values()), flush=True
             )

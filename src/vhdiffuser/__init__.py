@@ -16,6 +16,7 @@ from vhdiffuser.envs.registry import register_ours
 
 if TYPE_CHECKING:
     __version__: str
+    from vhdiffuser.diffusion.options import PlanningOptions
     from vhdiffuser.envs.base import PlanningEnv
     from vhdiffuser.envs.datasets import load_dataset
     from vhdiffuser.envs.environment import Environment, Geometry
@@ -32,6 +33,7 @@ __all__ = [
     "LengthPredictor",
     "Planner",
     "PlanningEnv",
+    "PlanningOptions",
     "environments",
     "execute",
     "get_environment",
@@ -48,6 +50,7 @@ _HOMES = {
     "Planner": "vhdiffuser.planner.planner",
     "PlanningEnv": "vhdiffuser.envs.base",
     "environments": "vhdiffuser.envs.registry",
+    "PlanningOptions": "vhdiffuser.diffusion.options",
     "execute": "vhdiffuser.execution.execute",
     "get_environment": "vhdiffuser.envs.registry",
     "load_dataset": "vhdiffuser.envs.datasets",

@@ -28,6 +28,7 @@ from vhdiffuser.envs.instances import draw_instances
 from vhdiffuser.benchmark.methods import PlannerChoice
 from vhdiffuser.benchmark.run import run_benchmark
 from vhdiffuser.benchmark.settings import BenchConfig
+from vhdiffuser.diffusion.options import PlanningOptions
 from vhdiffuser.envs.registry import get_spec
 from vhdiffuser.errors import VhdError
 from vhdiffuser.execution.executor import Outcome
@@ -143,7 +144,7 @@ CONFIG = BenchConfig("toy", methods=("vhd",), protocols=("ss", "rp"), n=12, seed
 
 
 def bench(folder: Path, planner: ToyPlanner, make_env=ToyEnv):
-    choice = PlannerChoice(planner, "ddim", 5, 1.0, 1, {"planner": "digest"})
+    choice = PlannerChoice(planner, PlanningOptions(gamma=1.0), {"planner": "digest"})
     run_benchmark(CONFIG, folder, make_env, lambda method, environment: choice, ToyController())
     return [read_results(result_path(folder, "toy", "vhd", protocol, 4)) for protocol in CONFIG.protocols]
 

@@ -15,6 +15,7 @@ from vhdiffuser.envs.instances import draw_instances, load_instances
 from vhdiffuser.benchmark.methods import METHODS, PlannerChoice, get_method, require_weights
 from vhdiffuser.benchmark.run import run_benchmark
 from vhdiffuser.benchmark.settings import BenchConfig
+from vhdiffuser.diffusion.options import PlanningOptions
 from vhdiffuser.envs.registry import get_spec
 from vhdiffuser.errors import DataError, UnknownNameError, VhdError
 from vhdiffuser.results.paths import plans_path, result_path, rollout_path
@@ -37,7 +38,9 @@ class Source:
         self.planners = {name: ToyPlanner(noise=0.04) for name in METHODS}
 
     def __call__(self, method: str, environment: str) -> PlannerChoice:
-        return PlannerChoice(self.planners[method], "ddim", 5, self.gamma, 1, {"planner": f"digest of {method}"})
+        return PlannerChoice(
+            self.planners[method], PlanningOptions(gamma=self.gamma), {"planner": f"digest of {method}"}
+        )
 
     @property
     def seeds(self) -> list[int]:

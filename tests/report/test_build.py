@@ -13,6 +13,7 @@ from toy_point import SPEC, ToyController, ToyEnv, ToyPlanner
 from vhdiffuser.benchmark.methods import METHODS, PlannerChoice
 from vhdiffuser.benchmark.run import run_benchmark
 from vhdiffuser.benchmark.settings import BenchConfig
+from vhdiffuser.diffusion.options import PlanningOptions
 from vhdiffuser.errors import DataError, VhdError
 from vhdiffuser.report import figures
 from vhdiffuser.report.build import CASE_METHODS, write_report
@@ -38,7 +39,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     def source(gamma: float):
         planner = ToyPlanner(noise=0.05)
-        return lambda method, environment: PlannerChoice(planner, "ddim", 5, gamma, 1, {})
+        return lambda method, environment: PlannerChoice(planner, PlanningOptions(gamma=gamma), {})
 
     run_benchmark(CONFIG, folder, ToyEnv, source(1.0), ToyController(), length_of)
     for gamma in (0.8, 1.2):
@@ -144,7 +145,7 @@ def test_old_rows_beside_new_ones_are_marked_and_stand_back(results: Path, tmp_p
 
 
 def test_uniform_instances_have_a_table_of_their_own(tmp_path: Path) -> None:
-    choice = PlannerChoice(ToyPlanner(noise=0.05), "ddim", 5, 1.0, 1, {})
+    choice = PlannerChoice(ToyPlanner(noise=0.05), PlanningOptions(gamma=1.0), {})
     for distribution, seeds in (("reset", (100, 101)), ("uniform", (100,))):
         config = replace(CONFIG, methods=("vhd", "fh-h3"), n=5, keep=0, distribution=distribution, seeds=seeds)
         run_benchmark(config, tmp_path, ToyEnv, lambda *_: choice, ToyController())

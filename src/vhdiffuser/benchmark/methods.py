@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from vhdiffuser.diffusion.options import PlanningOptions
 from vhdiffuser.envs.environment import Environment
 from vhdiffuser.errors import DataError, UnknownNameError
 from vhdiffuser.execution.executor import BatchPlanner
@@ -67,27 +68,19 @@ class PlannerChoice:
 
     planner: BatchPlanner
     """The planner, with its Length Predictor where the method needs one."""
-    sampler: str
-    """Reverse process."""
-    sampler_steps: int
-    """Its steps."""
-    gamma: float
-    """Margin on the predicted length."""
-    candidates: int
-    """Plans drawn for each plan used; 1 means no selection."""
+    options: PlanningOptions
+    """What it plans with."""
     models: dict[str, str]
     """Digest of each model file, by kind."""
-    smoothing: float | None = None
-    """Time, in control steps, over which plans are evened out; none where the planner has no such thing."""
 
     def describe(self) -> dict[str, Any]:
-        """What results record."""
+        """What results record; a stretch is the planner file's, whose digest they hold."""
         return {
-            "sampler": self.sampler,
-            "sampler_steps": self.sampler_steps,
-            "gamma": self.gamma,
-            "smoothing": self.smoothing,
-            "candidates": self.candidates,
+            "sampler": self.options.sampler,
+            "sampler_steps": self.options.steps,
+            "gamma": self.options.gamma,
+            "smoothing": self.options.smoothing,
+            "candidates": self.options.candidates,
             "models": self.models,
         }
 

@@ -84,7 +84,7 @@ class Card:
     """No remarks."""
 
     def run(self) -> None:
-        """Write card.json and card.md."""
+        """Write card.json and README.md."""
         from vhdiffuser.errors import DataError
         from vhdiffuser.training.export import read_shipped
 

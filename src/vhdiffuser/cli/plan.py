@@ -50,6 +50,10 @@ class PlanCommand:
     """Margin on the predicted length (default: the planner's own)."""
     smoothing: float | None = None
     """Control steps over which the plan is evened out; 0: through every knot (default: the planner's own)."""
+    stretch: float | None = None
+    """How many times as slowly as the data moves the plan is to be followed (default: the planner's own)."""
+    candidates: int | None = None
+    """Plans drawn, of which the one that the Length Predictor believes most is kept (default: the planner's own)."""
     sampler: Literal["ddpm", "ddim", "dpm++"] | None = None
     """Reverse process (default: the planner's own)."""
     steps: int | None = None
@@ -74,7 +78,16 @@ class PlanCommand:
         from vhdiffuser.planner.load import load_planner
 
         self._check_options()
-        planner = load_planner(self.env, source=self.weights, smoothing=self.smoothing)
+        planner = load_planner(
+            self.env,
+            source=self.weights,
+            sampler=self.sampler,
+            steps=self.steps,
+            gamma=self.gamma,
+            smoothing=self.smoothing,
+            stretch=self.stretch,
+            candidates=self.candidates,
+        )
         spec = planner.spec
         start = spec.start_state(self.start)
         goals = [np.asarray(goal, np.float32) for goal in (self.goal, self.then) if goal is not None]
@@ -86,7 +99,7 @@ class PlanCommand:
                 env.check(Instance(start, own, 0))
         keep = self.out is not None and self.out.suffix == ".gif"
         if self.execute is None:
-            plan = planner.plan(start, goals[0], self.length, self.steps, self.sampler, self.seed, self.gamma, keep)
+            plan = planner.plan(start, goals[0], self.length, seed=self.seed, keep_denoising=keep)
             rollouts: list[Rollout] = []
         else:
             rollouts = self._follow(planner, start, goals, keep)
@@ -118,14 +131,14 @@ class PlanCommand:
     def _follow(self, planner: Planner, start: FloatArray, goals: list[FloatArray], keep: bool) -> list[Rollout]:
         """One rollout a goal; the second begins in the state in which the first ended or was cut."""
         from vhdiffuser.execution.execute import execute
-        from vhdiffuser.planner.bound import BoundPlanner
+        from vhdiffuser.planner.forwarding import KeepsDenoising
 
         assert self.execute is not None
-        bound = BoundPlanner.of(planner, self.sampler, self.steps, self.gamma, keep_denoising=keep)
+        follower = KeepsDenoising(planner) if keep else planner
         spec, rollouts = planner.spec, []
         for number, goal in enumerate(goals):
             own = spec.goal_of(goal) if len(goal) == spec.state_dim else goal
-            rollout = execute(bound, start, own, self.execute, seed=self.seed + number, length=self.length)
+            rollout = execute(follower, start, own, self.execute, seed=self.seed + number, length=self.length)
             if self.after is not None and number == 0 and self.after < rollout.steps:
                 rollout = _until(rollout, self.after)
             rollouts.append(rollout)

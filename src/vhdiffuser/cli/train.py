@@ -170,8 +170,6 @@ class TrainPlanner(Common):
     directness: float | None = None
     """Keep crops at most this many times as long as the Length Predictor says; needs a trained one. `inf` keeps every
     crop (default: the recipe's)."""
-    evening: float | None = None
-    """Control steps over which the data's states are averaged (default: the recipe's)."""
     dim: int | None = None
     """Channels of the U-Net's first level (default: the recipe's)."""
     dim_mults: tuple[int, ...] | None = None
@@ -186,8 +184,10 @@ class TrainPlanner(Common):
         """Train."""
 
         def make(dataset: Dataset, device: torch.device) -> Task:
+            from vhdiffuser.diffusion.options import PlanningOptions
             from vhdiffuser.diffusion.task import PlannerTask
 
+            planning = PlanningOptions.paper if self.recipe == "paper" else PlanningOptions.default
             config, normalizer = self._config(dataset), dataset.normalizer()
             return PlannerTask(
                 dataset.episodes,
@@ -197,6 +197,7 @@ class TrainPlanner(Common):
                 dataset.fingerprint(),
                 device,
                 None if config.directness is None else _steps_between(self.env, normalizer, device),
+                planning(dataset.spec),
             )
 
         self._train(run_name("planner", self.recipe, self.horizon), self._loop(), make)
@@ -215,7 +216,6 @@ class TrainPlanner(Common):
             "stride",
             "clamp",
             "directness",
-            "evening",
             "dim",
             "dim_mults",
             "diffusion_steps",

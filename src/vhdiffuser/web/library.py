@@ -134,7 +134,7 @@ class Library:
 def _warm_up(loaded: Loaded) -> None:
     """What a first plan imports takes seconds: let them pass while the page still says that it is loading."""
     centre = loaded.planner.normalizer.center
-    loaded.planner.plan(centre, loaded.spec.goal_of(centre), loaded.spec.L_min, steps=1)
+    loaded.planner.with_options(steps=1).plan(centre, loaded.spec.goal_of(centre), loaded.spec.L_min)
 
 
 def _spoken(commands: tuple[str, ...]) -> str:
