@@ -16,6 +16,8 @@ from vhdiffuser.envs.registry import register_ours
 
 if TYPE_CHECKING:
     __version__: str
+    from vhdiffuser.benchmark.evaluate import evaluate
+    from vhdiffuser.benchmark.methods import load_method
     from vhdiffuser.diffusion.options import PlanningOptions
     from vhdiffuser.envs.base import PlanningEnv
     from vhdiffuser.envs.datasets import load_dataset
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from vhdiffuser.length.predictor import LengthPredictor
     from vhdiffuser.planner.load import load_planner
     from vhdiffuser.planner.planner import Planner
+    from vhdiffuser.recipes.recipe import Recipe, get_recipe
+    from vhdiffuser.recipes.train import train_dynamics, train_length, train_planner
 
 __all__ = [
     "Environment",
@@ -34,13 +38,20 @@ __all__ = [
     "Planner",
     "PlanningEnv",
     "PlanningOptions",
+    "Recipe",
     "environments",
+    "evaluate",
     "execute",
     "get_environment",
+    "get_recipe",
     "load_dataset",
+    "load_method",
     "load_planner",
     "make_maze",
     "register",
+    "train_dynamics",
+    "train_length",
+    "train_planner",
 ]
 
 _HOMES = {
@@ -51,12 +62,19 @@ _HOMES = {
     "PlanningEnv": "vhdiffuser.envs.base",
     "environments": "vhdiffuser.envs.registry",
     "PlanningOptions": "vhdiffuser.diffusion.options",
+    "Recipe": "vhdiffuser.recipes.recipe",
+    "evaluate": "vhdiffuser.benchmark.evaluate",
     "execute": "vhdiffuser.execution.execute",
     "get_environment": "vhdiffuser.envs.registry",
+    "get_recipe": "vhdiffuser.recipes.recipe",
     "load_dataset": "vhdiffuser.envs.datasets",
+    "load_method": "vhdiffuser.benchmark.methods",
     "load_planner": "vhdiffuser.planner.load",
     "make_maze": "vhdiffuser.envs.maze2d.environments",
     "register": "vhdiffuser.envs.registry",
+    "train_dynamics": "vhdiffuser.recipes.train",
+    "train_length": "vhdiffuser.recipes.train",
+    "train_planner": "vhdiffuser.recipes.train",
 }
 
 register_ours()

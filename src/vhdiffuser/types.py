@@ -190,6 +190,26 @@ class Episodes:
         """(E,) index of the first state of each episode."""
         return np.concatenate([[0], self.ends[:-1]]).astype(np.int64)
 
+    def split(self, share: float) -> tuple[Episodes, Episodes]:
+        """(training, held out): the last episodes are held out, at least one of several.
+
+        A single stream is cut in two instead.
+        """
+        if len(self) == 1:
+            states, actions = self.episode(0)
+            cut = len(states) - max(2, round(share * len(states)))
+            if cut < 2:
+                raise DataError(f"{len(states)} states are too few to hold some out.")
+            return Episodes.from_parts([(states[:cut], actions[: cut - 1])]), Episodes.from_parts(
+                [(states[cut:], actions[cut:])]
+            )
+        first = min(len(self) - 1, len(self) - round(share * len(self)))
+        cut = int(self.ends[first - 1])
+        return (
+            Episodes(self.observations[:cut], self.actions[:cut], self.ends[:first]),
+            Episodes(self.observations[cut:], self.actions[cut:], self.ends[first:] - cut),
+        )
+
     def episode(self, number: int) -> tuple[FloatArray, FloatArray]:
         """(T, observation_dim) states and (T-1, action_dim) actions of one episode."""
         begin, end = int(self.starts[number]), int(self.ends[number])

@@ -26,6 +26,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "envs": ("vhdiffuser.cli.envs:Envs", "the environments and their settings"),
     "data": ("vhdiffuser.cli.data:Data", "get, build, import, look at and draw datasets"),
     "train": ("vhdiffuser.cli.train:Train", "train a planner, a Length Predictor or an inverse dynamics model"),
+    "recipes": ("vhdiffuser.cli.recipes:Recipes", "what a training is given: networks, loop and planning, as values"),
     "plan": ("vhdiffuser.cli.plan:PlanCommand", "plan from a start to a goal, as a picture, JSON, CSV or GIF"),
     "bench": ("vhdiffuser.cli.bench:Bench", "the paper's methods and protocols on random instances, row by row"),
     "report": ("vhdiffuser.cli.bench:Report", "the paper's table beside ours, and figures, from those rows"),
@@ -150,7 +151,9 @@ def parse(name: str, arguments: list[str]) -> Any:
     """The command with its options; SystemExit after --help (0) or a wrong command line (2)."""
     import tyro
 
-    return tyro.cli(load_command(name), args=arguments, prog=f"vhd {name}", config=(tyro.conf.OmitArgPrefixes,))
+    command = load_command(name)
+    made = command.parse(arguments) if hasattr(command, "parse") else command
+    return tyro.cli(made, args=arguments, prog=f"vhd {name}")
 
 
 def load_command(name: str) -> type:

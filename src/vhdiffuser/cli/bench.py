@@ -13,12 +13,11 @@ from tyro.conf import Positional
 
 from vhdiffuser.cli.console import err, out, print_json, progress_bar
 from vhdiffuser.envs.registry import get_environment
-from vhdiffuser.errors import DataError, VhdError
-from vhdiffuser.files import sha256
+from vhdiffuser.errors import VhdError
 from vhdiffuser.weights.places import Source, find_model
 
 if TYPE_CHECKING:
-    from vhdiffuser.benchmark.methods import Method, PlannerChoice
+    from vhdiffuser.benchmark.methods import PlannerChoice
     from vhdiffuser.control.base import Controller
     from vhdiffuser.report.video import View
     from vhdiffuser.results.rows import Row
@@ -166,47 +165,26 @@ class Bench:
 
             yield on_start, on_row
 
-    def choose(self, method_name: str, environment: str) -> PlannerChoice:
+    def choose(self, method: str, environment: str) -> PlannerChoice:
         """The planner of a method, under these options."""
-        from vhdiffuser.benchmark.methods import PlannerChoice, get_method
-        from vhdiffuser.length.predictor import LengthPredictor
-        from vhdiffuser.planner.planner import Planner
+        from vhdiffuser.benchmark.methods import load_method
 
-        known, paths = get_environment(environment), self._weights_of(get_method(method_name), environment)
-        predictor = LengthPredictor.load(paths["length"]) if "length" in paths else None
-        lengths = (2, max(known.spec.T_max, *known.horizons))
-        planner = Planner.load(paths["planner"], predictor, outside="ignore", lengths=lengths).with_options(
+        return load_method(
+            method,
+            environment,
+            self.weights,
             sampler=self.sampler,
             steps=self.steps,
             gamma=self.gamma,
             smoothing=self.smoothing,
             candidates=self.candidates,
         )
-        return PlannerChoice(planner, planner.options, {kind: sha256(path) for kind, path in paths.items()})
-
-    def _weights_of(self, method: Method, environment: str) -> dict[str, Path]:
-        """The method's model files by kind; a `DataError` says how to make one that is not there."""
-        from vhdiffuser.benchmark.methods import require_weights
-
-        known = get_environment(environment)
-        horizon = method.training_horizon(known)
-        paths = {"planner": find_model(environment, "planner", self.weights, horizon, method.recipe)}
-        if method.predicts:
-            paths["length"] = find_model(environment, "length", self.weights, recipe=method.recipe)
-        for kind, path in paths.items():
-            require_weights(method, known, kind, path)
-        return paths
 
     def _methods_there(self) -> tuple[str, ...]:
         """The table's methods whose weights are there; says which are left out, and how to make them."""
-        from vhdiffuser.benchmark.methods import TABLE_METHODS, get_method
+        from vhdiffuser.benchmark.methods import TABLE_METHODS, missing_methods
 
-        missing: dict[str, DataError] = {}
-        for name in TABLE_METHODS:
-            try:
-                self._weights_of(get_method(name), get_environment(self.env).name)
-            except DataError as error:
-                missing[name] = error
+        missing = missing_methods(get_environment(self.env), self.weights)
         if len(missing) == len(TABLE_METHODS):
             raise missing["vhd"]
         if not self.quiet:

@@ -304,7 +304,7 @@ class WalkerCommand:
         vhd data walker --steps 400000
     """
 
-    config: WalkerConfig = field(default_factory=WalkerConfig)
+    config: Annotated[WalkerConfig, tyro.conf.arg(name="")] = field(default_factory=WalkerConfig)
     out: Path | None = None
     """Folder to train in (default: the cache folder's `walker`)."""
     json: bool = False
@@ -336,14 +336,15 @@ class WalkerCommand:
 class Data:
     """Get, build, import, look at and draw datasets."""
 
-    command: (
+    command: Annotated[
         Annotated[Get, tyro.conf.subcommand("get")]
         | Annotated[Build, tyro.conf.subcommand("build")]
         | Annotated[Info, tyro.conf.subcommand("info")]
         | Annotated[Import, tyro.conf.subcommand("import")]
         | Annotated[Draw, tyro.conf.subcommand("draw")]
-        | Annotated[WalkerCommand, tyro.conf.subcommand("walker")]
-    )
+        | Annotated[WalkerCommand, tyro.conf.subcommand("walker")],
+        tyro.conf.arg(name=""),
+    ]
 
     def run(self) -> None:
         """Run the command chosen."""

@@ -156,12 +156,13 @@ class Models:
         vhd models archive maze2d-umaze --out weights
     """
 
-    command: (
+    command: Annotated[
         Annotated[Export, tyro.conf.subcommand("export")]
         | Annotated[Card, tyro.conf.subcommand("card")]
         | Annotated[Archive, tyro.conf.subcommand("archive")]
-        | Annotated[None, tyro.conf.subcommand("list")]
-    ) = None
+        | Annotated[None, tyro.conf.subcommand("list")],
+        tyro.conf.arg(name=""),
+    ] = None
     json: bool = False
     """Print the model cards as a JSON list of objects."""
 

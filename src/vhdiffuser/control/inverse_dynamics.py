@@ -63,18 +63,6 @@ class DynamicsConfig:
             raise VhdError("widths, layers and batch size must be positive, lag and jitter not negative.")
 
     @classmethod
-    def for_env(cls, spec: EnvSpec) -> DynamicsConfig:
-        """Defaults for an environment.
-
-        The arm must not depend on where the cube lies (observations 19 to 27). The ant knows one gait: it covers
-        0.15 m a step when it walks straight (upper quartile of the data over 24 steps) and cannot walk as slowly
-        as a plan with a margin asks, so it follows the path at its own pace.
-        """
-        if spec.name == "cube":
-            return cls(ignore=tuple(range(19, 28)))
-        return cls(pace=0.15) if spec.name == "antmaze-medium" else cls()
-
-    @classmethod
     def from_json(cls, value: dict[str, Any]) -> DynamicsConfig:
         """The inverse of `dataclasses.asdict`; keys of other versions are refused."""
         known = {field.name for field in fields(cls)}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -52,30 +51,6 @@ class PlannerConfig:
             raise VhdError("a fixed horizon must serve every distance and takes every crop: leave directness out.")
         if self.horizon is not None and self.horizon < 2:
             raise VhdError(f"horizon must be at least 2 states, got {self.horizon}.")
-
-    @classmethod
-    def default(cls, spec: EnvSpec) -> PlannerConfig:
-        """The default recipe: the stride is the power of two that gives the longest plan about 40 knots.
-
-        More knots cost time and, for these networks, gain nothing: what moves between them is noise.
-        The ant's data circles about: it learns from direct crops.
-        """
-        stride = 2 ** max(0, round(math.log2(spec.T_max / 40)))
-        if spec.name == "antmaze-medium":
-            return cls(stride=stride, directness=2.2)
-        return cls(stride=stride)
-
-    @classmethod
-    def paper(cls, spec: EnvSpec) -> PlannerConfig:
-        """The paper's recipe, with Diffuser's published values where the paper is silent."""
-        return cls(
-            dim_mults=(1, 4, 8),
-            prediction="epsilon",
-            diffusion_steps=64 if spec.name == "maze2d-umaze" else 256,
-            stride=1,
-            clamp="state",
-            batch_size=32,
-        )
 
     def to_json(self) -> dict[str, Any]:
         """A dict that JSON can hold."""

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from vhdiffuser.diffusion.config import PlannerConfig
 from vhdiffuser.errors import UnknownNameError, VhdError
-from vhdiffuser.types import EnvSpec
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -59,16 +58,6 @@ class PlanningOptions:
             raise VhdError(f"stretch must be 1 (the data's pace) or more, got {self.stretch}.")
         if self.candidates < 1:
             raise VhdError(f"candidates must be at least 1 (no selection), got {self.candidates}.")
-
-    @classmethod
-    def default(cls, spec: EnvSpec) -> PlanningOptions:
-        """The default recipe's. An ant on its way is often held up at corners, and its plans leave it time."""
-        return cls(smoothing=4.0, stretch=1.5, gamma=2.4) if spec.name == "antmaze-medium" else cls()
-
-    @classmethod
-    def paper(cls, spec: EnvSpec) -> PlanningOptions:
-        """The paper's: every level of its noise schedule, and plans through every knot."""
-        return cls(sampler="ddpm", steps=PlannerConfig.paper(spec).diffusion_steps, smoothing=0.0)
 
     def changed(self, **changes: Unpack[OptionChanges]) -> PlanningOptions:
         """The same but for what is given; None stands for what is not."""

@@ -43,14 +43,14 @@ class PlannerTask:
         planning: PlanningOptions | None = None,
     ) -> None:
         """`steps_between`, a trained Length Predictor's, is needed where `config.directness` chooses crops. `planning`
-        is what the planner will plan with: the default recipe's unless given, in at most `diffusion_steps` steps."""
+        is what the planner will plan with, in at most `diffusion_steps` steps."""
         if (config.directness is None) != (steps_between is None):
             raise VhdError("crops are chosen by a Length Predictor: give both `directness` and `steps_between`.")
         if config.action_dim:
             raise VhdError("planners are trained on states only: set action_dim to 0 (the original's need not be).")
         self.spec, self.config, self.normalizer, self.data_fingerprint = spec, config, normalizer, data_fingerprint
         self.device, self._steps_between = torch.device(device), steps_between
-        self.planning = (planning or PlanningOptions.default(spec)).within(config)
+        self.planning = (planning or PlanningOptions()).within(config)
         self.process = Process(config.diffusion_steps, config.prediction, self.device)
         self._motion: dict[str, Any] = {}
         with suppress(DataError):  # too short to tell

@@ -122,12 +122,14 @@ def half_precision(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     return halved
 
 
-def load_model(path: Path, kind: str) -> tuple[dict[str, torch.Tensor], ModelHeader]:
-    """Read a model of that kind; half-precision tensors come back as float32."""
+def load_model(path: Path, kind: str | None = None) -> tuple[dict[str, torch.Tensor], ModelHeader]:
+    """Read a model of that kind, or of any; half-precision tensors come back as float32."""
     import torch
 
     if not path.is_file():
-        raise DataError(f"{path}: no such model file. Train it with `vhd train {kind}`, or check the path.")
+        raise DataError(
+            f"{path}: no such model file. Train it with `vhd train {kind or 'planner'}`, or check the path."
+        )
     try:
         tensors, content = read_tensors(path)
     except DataError as error:
@@ -135,7 +137,7 @@ def load_model(path: Path, kind: str) -> tuple[dict[str, torch.Tensor], ModelHea
     if content.pop("format") not in (1, FORMAT):
         raise DataError(f"{path}: written by another version of vhdiffuser; train it again or change versions.")
     header = ModelHeader(**_split_planning(content) if content["kind"] == "planner" else content)
-    if header.kind != kind:
+    if kind is not None and header.kind != kind:
         raise DataError(f"{path}: holds a {header.kind} model, but a {kind} model was asked for.")
     half = (torch.float16, torch.bfloat16)
     return {key: value.float() if value.dtype in half else value for key, value in tensors.items()}, header
