@@ -15,11 +15,12 @@ import numpy as np
 import tyro
 from rich.progress import track
 
-from vhdiffuser.envs.instances import draw_instances
 from vhdiffuser.envs.antmaze.building import subgoal_table
-from vhdiffuser.envs.datasets import load_dataset
+from vhdiffuser.envs.antmaze.maze import MEDIUM, cell_of, map_of
 from vhdiffuser.envs.antmaze.walker import Walker
-from vhdiffuser.envs.antmaze import AntMazeEnv, cell_of
+from vhdiffuser.envs.datasets import load_dataset
+from vhdiffuser.envs.instances import draw_instances
+from vhdiffuser.envs.registry import get_environment
 from vhdiffuser.envs.success import reached
 from vhdiffuser.normalizer import Normalizer
 
@@ -36,18 +37,19 @@ class Options:
 
 def main(options: Options) -> None:
     """Print success rate and average executed steps."""
-    env, walker = AntMazeEnv(), Walker.load()
-    spec, subgoals = env.spec, subgoal_table(env.maze_map)
+    environment = get_environment("antmaze-medium")
+    env, spec, budget = environment.make(), environment.spec, environment.step_budget
+    walker, subgoals = Walker.load(), subgoal_table(map_of(MEDIUM))
     data = load_dataset("antmaze-medium").episodes
     scale = Normalizer.fit(spec.planning_state(data.observations)).scale
     steps, successes = [], 0
     for instance in track(draw_instances(env, options.n, options.seed), "walking"):
         observation = env.reset(instance)
         goal_cell = cell_of(instance.goal)
-        for step in range(spec.step_budget + 1):
+        for step in range(budget + 1):
             if hit := bool(reached(spec, scale, spec.planning_state(observation), instance.goal)):
                 break
-            if step == spec.step_budget:
+            if step == budget:
                 break
             here = cell_of(observation[:2])
             way = (instance.goal if here == goal_cell else subgoals[goal_cell][here]) - observation[:2]

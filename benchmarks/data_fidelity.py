@@ -21,11 +21,15 @@ from typing import Any
 import h5py
 import numpy as np
 
-from vhdiffuser.envs.maze2d.building import _next_cells, stream
 from vhdiffuser.data.readers import read_d4rl_maze2d
 from vhdiffuser.data.store import summary
 from vhdiffuser.envs.datasets import load_dataset
+from vhdiffuser.envs.maze2d.building import _next_cells, stream
+from vhdiffuser.envs.maze2d.maze import LARGE, MEDIUM, UMAZE
+from vhdiffuser.envs.registry import get_environment
 from vhdiffuser.errors import DataError
+
+MAZES = {"umaze": UMAZE, "medium": MEDIUM, "large": LARGE}
 
 PUBLISHED = {
     "umaze": {
@@ -59,7 +63,7 @@ def steps_apart(maze: str, cells: list[tuple[int, int]]) -> np.ndarray:
     """Cells of the shortest path from each of these cells to the next."""
 
     def path(here: tuple[int, int], there: tuple[int, int]) -> int:
-        step, count = _next_cells(maze, there), 0
+        step, count = _next_cells(MAZES[maze], there), 0
         while here != there:
             here, count = step[here], count + 1
         return count
@@ -73,7 +77,9 @@ def rounded(places: np.ndarray) -> list[tuple[int, int]]:
 
 def segments(maze: str, mix: dict[int, int] | None, steps: int = 500_000) -> tuple[float, float | None]:
     """Mean segment of a fresh stream, and the mean over this mix of path lengths: cells apart -> how many."""
-    states, _, changes = stream(maze, steps, np.random.default_rng(11))
+    patience = get_environment(f"maze2d-{maze}").episode_steps
+    assert patience is not None
+    states, _, changes = stream(MAZES[maze], patience, steps, np.random.default_rng(11))
     lengths = np.diff(changes)
     if mix is None:
         return float(lengths.mean()), None

@@ -16,7 +16,6 @@ import sys
 import tempfile
 import time
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 from vhdiffuser.benchmark.run import run_benchmark
@@ -50,12 +49,11 @@ def peak_memory() -> str:
 def measure(environment: str, n: int, workers: int) -> None:
     """Run and print."""
     bench = Bench(environment, weights="shipped")
-    config = BenchConfig(environment, methods=("vhd",), n=n, keep=0, workers=workers)
+    config = BenchConfig(get_environment(environment), methods=("vhd",), n=n, keep=0, workers=workers)
 
     def run(config: BenchConfig) -> list[Summary]:
         with tempfile.TemporaryDirectory() as folder:
-            make = partial(make_env, environment)
-            return run_benchmark(config, Path(folder), make, bench.choose, bench.controller())
+            return run_benchmark(config, Path(folder), bench.choose, bench.controller())
 
     run(replace(config, n=2, workers=1))  # torch's first plans are slow, and would count as planning
     begun = time.perf_counter()

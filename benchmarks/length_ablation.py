@@ -22,6 +22,7 @@ import numpy as np
 from sweep import check_names, comparison_parser, run_comparison, train_run
 
 from vhdiffuser.benchmark import length_eval
+from vhdiffuser.benchmark.geodesic import make_geodesic
 from vhdiffuser.cli.console import err
 from vhdiffuser.cli.train import TrainLength
 from vhdiffuser.data.store import Dataset
@@ -125,9 +126,10 @@ class Judge:
 
     def __init__(self, dataset: Dataset, pairs: int) -> None:
         spec = dataset.spec
-        self.geodesic = length_eval.make_geodesic(spec)
+        environment = get_environment(spec.name)
+        self.geodesic = make_geodesic(environment)
         self.speed = length_eval.observed_speed(dataset.episodes, spec)
-        self.starts, self.goals = length_eval.draw_pairs(get_environment(spec.name).make(), pairs)
+        self.starts, self.goals = length_eval.draw_pairs(environment.make(), pairs)
 
     def __call__(self, path: Path) -> dict[str, float | None]:
         """The figures of one model."""

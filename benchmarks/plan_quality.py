@@ -21,17 +21,17 @@ from __future__ import annotations
 
 import argparse
 import time
-from functools import partial
 
 import numpy as np
 
-from vhdiffuser.envs.instances import draw_instances
-from vhdiffuser.benchmark.length_eval import make_geodesic
+from vhdiffuser.benchmark.geodesic import make_geodesic
 from vhdiffuser.control.base import make_controller
-from vhdiffuser.envs.registry import get_environment
-from vhdiffuser.envs.maze2d import BALL_RADIUS, clearance
-from vhdiffuser.execution.executor import Executor
+from vhdiffuser.envs.environment import Geometry
+from vhdiffuser.envs.instances import draw_instances
 from vhdiffuser.envs.protocols import single_shot
+from vhdiffuser.envs.registry import get_environment
+from vhdiffuser.envs.walls import wall_distance
+from vhdiffuser.execution.executor import Executor
 from vhdiffuser.execution.simulators import Simulators
 from vhdiffuser.planner.planner import Planner
 from vhdiffuser.types import Plan
@@ -42,9 +42,7 @@ class GeodesicLength:
     """Steps of the shortest way at a constant speed, plus the time to get going. For evaluation only."""
 
     def __init__(self, environment: str, speed: float, slack: float) -> None:
-        from vhdiffuser.envs.registry import get_spec
-
-        geodesic = make_geodesic(get_spec(environment))
+        geodesic = make_geodesic(get_environment(environment))
         assert geodesic is not None
         self.geodesic, self.speed, self.slack = geodesic, speed, slack
 
@@ -83,10 +81,16 @@ def quality(plan: Plan, dt: float) -> tuple[float, ...]:
     )
 
 
-def judge(planner: Planner, environment: str, n: int) -> dict[str, float]:
+def share_in_walls(geometry: Geometry, places: np.ndarray) -> float:
+    """Share of (n, 2) places nearer to a wall than the ball's radius less a fifth."""
+    return float((wall_distance(geometry.walls, places) < 0.8 * geometry.radius).mean())
+
+
+def judge(planner: Planner, n: int) -> dict[str, float]:
     spec = planner.spec
-    env = get_environment(spec.name).make()
-    instances = draw_instances(env, n, seed=77_000)  # not the benchmark's
+    environment = get_environment(spec.name)
+    assert environment.simulator is not None
+    instances = draw_instances(environment.make(), n, seed=77_000)  # not the benchmark's
     starts = np.stack([instance.start for instance in instances])
     goals = np.stack([instance.goal for instance in instances])
     begun = time.perf_counter()
@@ -94,14 +98,15 @@ def judge(planner: Planner, environment: str, n: int) -> dict[str, float]:
     seconds = time.perf_counter() - begun
     means = np.mean([quality(plan, spec.control_dt) for plan in plans], axis=0)
     places = np.concatenate([plan.states[:, :2] for plan in plans])
-    with Simulators(get_environment(spec.name).simulator, n, 1) as simulators:
+    with Simulators(environment.simulator, n, 1) as simulators:
         horizon = planner.config.horizon
-        executor = Executor(planner, make_controller(spec), simulators, single_shot(), horizon=horizon)
+        controller = make_controller(environment.controller, spec)
+        executor = Executor(planner, controller, simulators, single_shot(), horizon=horizon)
         outcomes = list(executor.run(instances))
     return {
         **dict(zip(("knot gap", "knot jump", "gap", "error", "step"), means.tolist(), strict=False)),
         "hard %": 100 * float(means[5]),
-        "in wall %": 100 * float((clearance(environment.removeprefix("maze2d-"), places) < 0.8 * BALL_RADIUS).mean()),
+        "in wall %": 100 * share_in_walls(environment.geometry, places),
         "SS %": 100 * float(np.mean([outcome.rollout.success for outcome in outcomes])),
         "AES": float(np.mean([outcome.rollout.steps for outcome in outcomes])),
         "plans/s": n / seconds,
@@ -126,7 +131,7 @@ def main() -> None:
         for sampler, steps in sweep if len(options.runs) == 1 or options.sweep else [(None, None)]:
             steps = loaded.config.diffusion_steps if sampler == "ddpm" and steps is None else steps
             planner = loaded.with_options(sampler=sampler, steps=steps)
-            row = judge(planner, options.environment, options.n)
+            row = judge(planner, options.n)
             if header is None:
                 header = f"{'run':14}{'sampler':>9}{'steps':>6}" + "".join(f"{key:>11}" for key in row)
                 print(header)

@@ -38,20 +38,20 @@ import torch
 from sweep import check_names, comparison_parser, run_comparison, train_run
 
 from vhdiffuser.benchmark.failures import Facts, share_in_walls
-from vhdiffuser.envs.instances import draw_instances
-from vhdiffuser.benchmark.settings import BenchConfig
 from vhdiffuser.cli.console import err, progress_bar
 from vhdiffuser.cli.train import PLANNER_LOOP
 from vhdiffuser.control.base import make_controller
 from vhdiffuser.data.store import Dataset
-from vhdiffuser.envs.datasets import load_dataset
 from vhdiffuser.diffusion.config import PlannerConfig
 from vhdiffuser.diffusion.options import PlanningOptions
 from vhdiffuser.diffusion.task import PlannerTask
-from vhdiffuser.envs.make import body_radius, make_env
+from vhdiffuser.envs.datasets import load_dataset
+from vhdiffuser.envs.environment import Environment
+from vhdiffuser.envs.instances import draw_instances
+from vhdiffuser.envs.protocols import replan_on_deviation, single_shot
+from vhdiffuser.envs.registry import get_environment
 from vhdiffuser.errors import VhdError
 from vhdiffuser.execution.executor import BatchPlanner, Executor, Outcome
-from vhdiffuser.envs.protocols import replan_on_deviation, single_shot
 from vhdiffuser.execution.simulators import Simulators
 from vhdiffuser.files import sha256
 from vhdiffuser.length.predictor import LengthPredictor
@@ -94,7 +94,7 @@ class Addition:
 
 
 STATES: dict[str, dict[str, Addition]] = {
-    "antmaze": {
+    "antmaze-medium": {
         "xy": Addition(),
         "xy-velocity": Addition((15, 16), ("vx", "vy"), velocities=True),
         "xy-body": Addition(
@@ -110,7 +110,7 @@ STATES: dict[str, dict[str, Addition]] = {
 
 def planning_states(spec: EnvSpec) -> dict[str, EnvSpec]:
     """The environment with each of its planning states, by name; goal dimensions are always the first."""
-    if spec.family not in STATES:
+    if spec.name not in STATES:
         raise VhdError(f"{spec.name}: planning states are compared in {' and '.join(STATES)} only.")
     places = tuple(spec.state_dims[dim] for dim in spec.goal_dims)
     place_names = tuple(spec.state_names[dim] for dim in spec.goal_dims)
@@ -123,7 +123,7 @@ def planning_states(spec: EnvSpec) -> dict[str, EnvSpec]:
             goal_dims=goal_dims,
             velocity_dims=tuple(spec.goal_dim + dim for dim in goal_dims) if addition.velocities else None,
         )
-        for name, addition in STATES[spec.family].items()
+        for name, addition in STATES[spec.name].items()
     }
 
 
@@ -196,19 +196,19 @@ def make_task(dataset: Dataset, device: torch.device) -> PlannerTask:
 class Judge:
     """Instances, simulators, Length Predictor and controller of one environment: the same for all planning states."""
 
-    def __init__(self, spec: EnvSpec, n: int, seed: int, simulators: Simulators) -> None:
-        """`spec` is the environment's own; so is the planning state that inverse dynamics knows."""
-        env = make_env(spec.name)
-        self.spec, self.seed, self.simulators = spec, seed, simulators
-        self.instances: list[Instance] = draw_instances(env, n, seed)
-        self.walls = np.asarray(getattr(env, "walls", np.zeros((0, 4))))
-        length, dynamics = (find_model(spec.name, kind) for kind in ("length", "dynamics"))
-        self.predictor, self.controller = LengthPredictor.load(length), make_controller(spec, dynamics)
+    def __init__(self, environment: Environment, n: int, seed: int, simulators: Simulators) -> None:
+        """Inverse dynamics knows the environment's own planning state."""
+        self.environment, self.seed, self.simulators = environment, seed, simulators
+        self.spec = environment.spec
+        self.instances: list[Instance] = draw_instances(environment.make(), n, seed)
+        length, dynamics = (find_model(self.spec.name, kind) for kind in ("length", "dynamics"))
+        self.predictor = LengthPredictor.load(length)
+        self.controller = make_controller(environment.controller, self.spec, dynamics)
         self.models = {"length_model": sha256(length)[:12], "dynamics_model": sha256(dynamics)[:12]}
 
     def __call__(self, planner: BatchPlanner, protocol: str) -> dict[str, Any]:
         """The figures of one planner under one protocol."""
-        rule = single_shot() if protocol == "ss" else replan_on_deviation(self.spec.step_budget)
+        rule = single_shot() if protocol == "ss" else replan_on_deviation(self.environment.step_budget)
         executor = Executor(planner, self.controller, self.simulators, rule, seed=self.seed)
         outcomes: list[Outcome] = []
         with progress_bar(f"{self.spec.name} {protocol}", "instances") as progress:
@@ -226,16 +226,16 @@ class Judge:
             "average_executed_steps_interval": bootstrap_interval(steps),
             "average_planned_length": float(np.mean([item.rollout.plans[0][1].length for item in outcomes])),
             "plans": len(plans) / len(outcomes),
-            "through_walls": through_walls(planner.spec, self.walls, plans),
+            "through_walls": through_walls(replace(self.environment, spec=planner.spec), plans),
         }
 
 
-def through_walls(spec: EnvSpec, walls: FloatArray, plans: Sequence[Plan]) -> float | None:
+def through_walls(environment: Environment, plans: Sequence[Plan]) -> float | None:
     """Share of plans that no body can follow to their end; none where there are no walls."""
-    if len(walls) == 0:
+    if not environment.geometry.is_maze:
         return None
     # Scale and speeds play no part in where a plan's way lies.
-    facts = Facts(spec, np.ones(spec.state_dim), np.inf, np.inf, walls, body_radius(spec))
+    facts = Facts(environment, np.ones(environment.spec.state_dim), np.inf, np.inf)
     return float(np.mean([share_in_walls(plan, facts) > 0 for plan in plans]))
 
 
@@ -311,9 +311,10 @@ def compare(options: argparse.Namespace) -> None:
         COLUMNS,
         f"{spec.name}: planning states on {options.n} instances of seed {options.seed}, one plan a pair.",
     )
-    slots = BenchConfig(spec.name, n=options.n).slots(spec.family)
-    with Simulators(partial(make_env, spec.name), slots) as simulators:
-        judge = Judge(spec, options.n, options.seed, simulators)
+    environment = get_environment(spec.name)
+    assert environment.simulator is not None
+    with Simulators(environment.simulator, min(environment.simulators, options.n)) as simulators:
+        judge = Judge(environment, options.n, options.seed, simulators)
         for name in options.only or names:
             if name == STRAIGHT:
                 judge_straight_line(table, judge, options.gamma)

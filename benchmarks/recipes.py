@@ -21,27 +21,25 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from sweep import check_names, comparison_parser, run_comparison, train_run
 
-from vhdiffuser.envs.instances import draw_instances
 from vhdiffuser.cli.console import err
 from vhdiffuser.cli.train import PAPER_LOOP, PLANNER_LOOP
 from vhdiffuser.control.base import make_controller
 from vhdiffuser.data.store import Dataset
-from vhdiffuser.envs.datasets import load_dataset
 from vhdiffuser.diffusion.config import PlannerConfig
 from vhdiffuser.diffusion.options import PlanningOptions
 from vhdiffuser.diffusion.task import PlannerTask
+from vhdiffuser.envs.datasets import load_dataset
+from vhdiffuser.envs.instances import draw_instances
+from vhdiffuser.envs.protocols import single_shot
 from vhdiffuser.envs.registry import get_environment
-from vhdiffuser.envs.maze2d import BALL_RADIUS, clearance
 from vhdiffuser.errors import VhdError
 from vhdiffuser.execution.executor import Executor, plan_seed
-from vhdiffuser.envs.protocols import single_shot
 from vhdiffuser.execution.simulators import Simulators
 from vhdiffuser.files import sha256
 from vhdiffuser.length.predictor import LengthPredictor
@@ -164,11 +162,14 @@ def train_recipe(dataset: Dataset, recipe: Recipe, loop: LoopConfig, path: Path)
 
 def judge(planner: Planner, instances: list[Instance], seed: int) -> dict[str, Any]:
     """Single-shot success and steps, and the quality of the plans that were executed."""
-    from plan_quality import quality  # the script beside this one
+    from plan_quality import quality, share_in_walls  # the script beside this one
 
     spec = planner.spec
-    with Simulators(get_environment(spec.name).simulator, len(instances), 1) as simulators:
-        executor = Executor(planner, make_controller(spec), simulators, single_shot(), seed=seed)
+    environment = get_environment(spec.name)
+    assert environment.simulator is not None
+    controller = make_controller(environment.controller, spec)
+    with Simulators(environment.simulator, len(instances), 1) as simulators:
+        executor = Executor(planner, controller, simulators, single_shot(), seed=seed)
         outcomes = sorted(executor.run(instances), key=lambda outcome: outcome.number)
     plans = planner.plan_batch(
         np.stack([instance.start for instance in instances]),
@@ -192,7 +193,7 @@ def judge(planner: Planner, instances: list[Instance], seed: int) -> dict[str, A
         "largest_step": float(step),
         "dynamics_error": float(error),
         "hard_steps": float(hard),
-        "in_walls": float((clearance(spec.name.removeprefix("maze2d-"), places) < 0.8 * BALL_RADIUS).mean()),
+        "in_walls": share_in_walls(environment.geometry, places),
     }
 
 
@@ -222,7 +223,8 @@ def judge_recipe(table: Comparison, environment: str, name: str, recipe: Recipe,
         "updates": header.updates,
         "minutes": header.notes["minutes"],
     }
-    table.put(row | judge(planner, draw_instances(get_environment(environment).make(), options.n, options.seed), options.seed))
+    instances = draw_instances(get_environment(environment).make(), options.n, options.seed)
+    table.put(row | judge(planner, instances, options.seed))
 
 
 def main() -> None:
@@ -239,8 +241,8 @@ def main() -> None:
 def compare(options: argparse.Namespace) -> None:
     """Train and judge what was asked for, and print the table."""
     dataset = load_dataset(options.env)
-    if dataset.spec.family != "maze2d":
-        raise VhdError(f"{options.env}: plans are judged against walls and velocities, so this is for maze2d alone.")
+    if not get_environment(options.env).geometry.is_maze or dataset.spec.velocity_dims is None:
+        raise VhdError(f"{options.env}: plans are judged by walls and velocities, so this is for point mazes alone.")
     known = recipes(dataset.spec)
     check_names(options.only, known, "recipe")
     heading = f"{options.env}: {options.n} instances of seed {options.seed}, single-shot, one plan a pair."

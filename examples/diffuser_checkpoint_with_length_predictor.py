@@ -23,10 +23,10 @@ import torch
 
 from vhdiffuser import LengthPredictor, Planner
 from vhdiffuser.cli import run as vhd
-from vhdiffuser.envs.datasets import load_dataset
 from vhdiffuser.diffusion.import_diffuser import import_checkpoint
 from vhdiffuser.diffusion.process import cosine_betas
 from vhdiffuser.diffusion.unet import TemporalUnet
+from vhdiffuser.envs.datasets import load_dataset
 from vhdiffuser.length.config import LengthConfig
 from vhdiffuser.length.task import LengthTask
 from vhdiffuser.training.loop import LoopConfig, train

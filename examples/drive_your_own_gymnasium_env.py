@@ -18,9 +18,9 @@ import numpy as np
 import vhdiffuser
 from vhdiffuser.cli import run as vhd
 from vhdiffuser.control.pd import PDConfig, PDController
-from vhdiffuser.envs.importing import own_spec
 from vhdiffuser.data.store import Dataset, save_dataset
 from vhdiffuser.envs.base import PlanningEnv
+from vhdiffuser.envs.importing import own_spec
 from vhdiffuser.errors import VhdError
 from vhdiffuser.types import EnvSpec, Episodes, Instance
 

@@ -22,7 +22,7 @@ import numpy as np
 from vhdiffuser import LengthPredictor
 from vhdiffuser.cli import run as vhd
 from vhdiffuser.envs.datasets import load_dataset
-from vhdiffuser.envs.maze2d import BALL_RADIUS, clearance
+from vhdiffuser.envs.maze2d.maze import BALL_RADIUS, UMAZE
 from vhdiffuser.length.config import LengthConfig
 from vhdiffuser.length.task import LengthTask
 from vhdiffuser.training.loop import LoopConfig, train
@@ -81,7 +81,7 @@ def main() -> None:
     predictor = LengthPredictor.load(find_predictor())
     axis = np.arange(0.5, 3.3, SPACING)
     grid = np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1)  # (n, n, 2) places
-    free = clearance("umaze", grid.reshape(-1, 2)).reshape(len(axis), len(axis)) >= BALL_RADIUS
+    free = UMAZE.clearance(grid) >= BALL_RADIUS
     states = np.concatenate([grid, 0 * grid], axis=-1)  # (n, n, 4), at rest
 
     nodes, rng = np.argwhere(free), np.random.default_rng(0)

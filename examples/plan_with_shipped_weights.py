@@ -9,10 +9,10 @@ import sys
 import numpy as np
 
 import vhdiffuser
-from vhdiffuser.envs.registry import get_environment
 
 planner = vhdiffuser.load_planner(sys.argv[1] if len(sys.argv) > 1 else "maze2d-large")
-instance = get_environment(planner.spec.name).make().sample_instance(np.random.default_rng(7))  # or a start and goal of yours
+env = vhdiffuser.get_environment(planner.spec.name).make()
+instance = env.sample_instance(np.random.default_rng(7))  # or a start and goal of yours
 
 steps = planner.predict_steps(instance.start, instance.goal)
 plan = planner.plan(instance.start, instance.goal)

@@ -22,10 +22,10 @@ from pathlib import Path
 import numpy as np
 
 import vhdiffuser
-from vhdiffuser.envs.importing import import_dataset
 from vhdiffuser.data.store import save_dataset
 from vhdiffuser.diffusion.config import PlannerConfig
 from vhdiffuser.diffusion.task import PlannerTask
+from vhdiffuser.envs.importing import import_dataset
 from vhdiffuser.length.config import LengthConfig
 from vhdiffuser.length.task import LengthTask
 from vhdiffuser.training.loop import LoopConfig, Status, train

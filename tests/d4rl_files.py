@@ -8,6 +8,7 @@ import h5py
 import numpy as np
 
 from vhdiffuser.envs.maze2d.building import stream
+from vhdiffuser.envs.maze2d.maze import UMAZE, Maze
 
 
 def write_hdf5(path: Path, **fields: np.ndarray) -> Path:
@@ -19,13 +20,13 @@ def write_hdf5(path: Path, **fields: np.ndarray) -> Path:
 
 
 def d4rl_file(
-    path: Path, maze: str = "umaze", rows: int = 3000, **changes: np.ndarray | None
+    path: Path, maze: Maze = UMAZE, rows: int = 3000, **changes: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """A file of D4RL's layout: a new target at each timeout, and the observation before it repeated after it.
 
     Returns the states as they really were, and the rows at which the target changed.
     """
-    states, actions, changes_at = stream(maze, rows, np.random.default_rng(0))
+    states, actions, changes_at = stream(maze, 300, rows, np.random.default_rng(0))
     states, timeouts = states[:-1], np.isin(np.arange(rows), changes_at)
     observations = states.copy()
     for row in changes_at[changes_at < rows - 1]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from vhdiffuser.benchmark.external_protocols import d4rl_instances
 from vhdiffuser.envs.instances import draw_instances
 from vhdiffuser.envs.maze2d.building import stream as data_stream
-from vhdiffuser.envs.maze2d import MAZES, Maze2dEnv
+from vhdiffuser.envs.maze2d.d4rl import d4rl_instances
+from vhdiffuser.envs.maze2d.maze import LARGE, MEDIUM, UMAZE, Maze
+from vhdiffuser.envs.registry import get_environment
 from vhdiffuser.execution.executor import plan_seed
 from vhdiffuser.streams import stream
 
@@ -25,18 +26,18 @@ def test_a_purpose_and_a_key_name_one_stream() -> None:
     assert first_numbers("instance", np.int64(3), np.int64(5)) == first_numbers("instance", 3, 5)
 
 
-@pytest.mark.parametrize("maze", list(MAZES))
-def test_no_instance_starts_where_a_training_stream_starts(maze: str) -> None:
-    env, n = Maze2dEnv(maze), 40
+@pytest.mark.parametrize(("name", "maze"), [("umaze", UMAZE), ("medium", MEDIUM), ("large", LARGE)])
+def test_no_instance_starts_where_a_training_stream_starts(name: str, maze: Maze) -> None:
+    env, n = get_environment(f"maze2d-{name}").make(), 40
     for seed in (0, 100):
-        data = [data_stream(maze, 1, np.random.default_rng([seed, number]))[0][0, :2] for number in range(n)]
-        for drawn in (draw_instances(env, n, seed), d4rl_instances(env, n, seed, random_goal=True)):
+        data = [data_stream(maze, 300, 1, np.random.default_rng([seed, number]))[0][0, :2] for number in range(n)]
+        for drawn in (draw_instances(env, n, seed), d4rl_instances(None, env, n, seed)):
             starts = np.stack([instance.start[:2] for instance in drawn])
             assert np.abs(starts[:, None] - np.stack(data)).max(axis=2).min() > 1e-6
 
 
 def test_instances_follow_from_seed_and_number_alone() -> None:
-    env = Maze2dEnv("umaze")
+    env = get_environment("maze2d-umaze").make()
     few, many, other = draw_instances(env, 3, 7), draw_instances(env, 6, 7), draw_instances(env, 6, 8)
     for one, two in zip(few, many, strict=False):
         np.testing.assert_array_equal(one.start, two.start)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from vhdiffuser.envs.registry import SPECS, get_spec
+from vhdiffuser.envs.registry import environments, get_environment, get_spec
 from vhdiffuser.errors import DataError, UnknownNameError, VhdError
 from vhdiffuser.types import EnvSpec, Episodes, Plan
 
@@ -64,18 +64,19 @@ def test_a_part_needs_one_action_fewer_than_states():
 
 
 def test_registry_holds_table_one():
-    assert list(SPECS) == ["maze2d-umaze", "maze2d-medium", "maze2d-large", "antmaze-medium", "cube"]
-    assert [spec.horizons for spec in SPECS.values()] == [
+    assert list(environments()) == ["maze2d-umaze", "maze2d-medium", "maze2d-large", "antmaze-medium", "cube"]
+    assert [environment.horizons for environment in environments().values()] == [
         (64, 128, 192), (192, 288, 384), (256, 384, 512), (256, 384, 512), (32, 64, 128),
     ]  # fmt: skip
-    assert [spec.epsilon for spec in SPECS.values()] == [0.04, 0.03, 0.03, 0.05, 0.03]
-    assert get_spec("maze2d-large").step_budget == 1500
+    assert [environment.spec.epsilon for environment in environments().values()] == [0.04, 0.03, 0.03, 0.05, 0.03]
+    assert get_environment("maze2d-large").step_budget == 1500
 
 
-@pytest.mark.parametrize("spec", SPECS.values(), ids=lambda spec: spec.name)
-def test_specs_survive_json(spec):
+@pytest.mark.parametrize("environment", environments().values(), ids=lambda environment: environment.name)
+def test_specs_survive_json(environment):
     import json
 
+    spec = environment.spec
     assert EnvSpec.from_json(json.loads(json.dumps(spec.to_json()))) == spec
 
 

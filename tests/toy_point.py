@@ -10,6 +10,7 @@ import numpy as np
 
 from vhdiffuser.control.base import Controller, reference_states
 from vhdiffuser.envs.base import PlanningEnv
+from vhdiffuser.envs.environment import Environment, Geometry
 from vhdiffuser.errors import VhdError
 from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.types import EnvSpec, Instance, Plan
@@ -18,7 +19,6 @@ SPEED = 0.1
 
 SPEC = EnvSpec(
     name="toy",
-    family="toy",
     observation_dim=2,
     action_dim=2,
     state_dims=(0, 1),
@@ -27,14 +27,12 @@ SPEC = EnvSpec(
     velocity_dims=None,
     control_dt=0.1,
     epsilon=0.05,
-    horizons=(6, 12, 30),
     T_max=60,
     L_min=2,
-    controller="toy",
-    step_budget=40,
-    transitions=0,
-    instances="uniform in the unit square",
 )
+
+WALLS = np.array([[-1.0, 0.0, -0.2, 1.2], [1.0, 2.0, -0.2, 1.2]])
+"""To the left and to the right of the unit square."""
 
 
 class ToyEnv(PlanningEnv):
@@ -42,7 +40,6 @@ class ToyEnv(PlanningEnv):
 
     def __init__(self, push_at: int = -1, stuck: bool = False) -> None:
         self.spec = SPEC
-        self.walls = np.array([[-0.2, 0.0, -0.2, 1.2], [1.0, 1.2, -0.2, 1.2]])
         self._push_at, self._stuck = push_at, stuck
         self._place, self._steps = np.zeros(2), 0
 
@@ -69,6 +66,17 @@ class ToyEnv(PlanningEnv):
 
     def render(self, width: int = 480, height: int = 480) -> np.ndarray:
         return np.full((height, width, 3), int(255 * np.clip(self._place[0], 0, 1)), np.uint8)
+
+
+ENVIRONMENT = Environment(
+    SPEC,
+    simulator=ToyEnv,
+    geometry=Geometry(walls=WALLS),
+    controller="toy",
+    horizons=(6, 12, 30),
+    step_budget=40,
+    instances="uniform in the unit square",
+)
 
 
 def make_stuck_env() -> ToyEnv:

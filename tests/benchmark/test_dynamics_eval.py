@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from toy_point import ENVIRONMENT, ToyEnv
 from toy_point import SPEC as POINT
-from toy_point import ToyEnv
 
 from vhdiffuser.benchmark.dynamics_eval import (
     CONDITIONS,
@@ -14,12 +14,10 @@ from vhdiffuser.benchmark.dynamics_eval import (
     action_errors,
     evaluate_tracking,
     held_out_windows,
-    hindered,
     shifts,
 )
-from vhdiffuser.benchmark.falls import fallen
 from vhdiffuser.control.inverse_dynamics import DynamicsConfig, InverseDynamics, InverseDynamicsController
-from vhdiffuser.envs.registry import get_spec
+from vhdiffuser.envs.registry import get_environment
 from vhdiffuser.errors import DataError, VhdError
 from vhdiffuser.execution.simulators import Simulators
 from vhdiffuser.normalizer import Normalizer
@@ -51,7 +49,7 @@ def walks(episodes: int = 4, length: int = 60) -> Episodes:
 
 def track(controller: Straight, conditions: tuple[Condition, ...] = CONDITIONS, n: int = 6, steps: int = 30):
     rng = np.random.default_rng(0)
-    return evaluate_tracking(controller, Simulators(ToyEnv, 4), walks(), rng, n, steps, conditions)
+    return evaluate_tracking(controller, ENVIRONMENT, Simulators(ToyEnv, 4), walks(), rng, n, steps, conditions)
 
 
 def test_the_right_actions_have_no_error_and_half_of_them_half_an_error() -> None:
@@ -85,14 +83,14 @@ def test_one_that_does_not_move_stays_as_far_beside_and_behind_as_it_began() -> 
 
 def test_windows_are_of_held_out_episodes_and_cross_no_end() -> None:
     episodes = walks()
-    windows = held_out_windows(Straight(), episodes, np.random.default_rng(0), 50, 40)
+    windows = held_out_windows(Straight(), ENVIRONMENT, episodes, np.random.default_rng(0), 50, 40)
     held = episodes.observations[episodes.ends[1] :].reshape(2, 60, 2)
     found = [any(np.array_equal(w, e[t : t + 40]) for e in held for t in range(21)) for w in windows]
     assert all(found)
     with pytest.raises(DataError, match="longest has 60"):
-        held_out_windows(Straight(), episodes, np.random.default_rng(0), 1, 61)
+        held_out_windows(Straight(), ENVIRONMENT, episodes, np.random.default_rng(0), 1, 61)
     with pytest.raises(VhdError, match="at least 1 window"):
-        held_out_windows(Straight(), episodes, np.random.default_rng(0), 0, 5)
+        held_out_windows(Straight(), ENVIRONMENT, episodes, np.random.default_rng(0), 0, 5)
 
 
 def test_shifts_are_one_epsilon_long_in_every_direction() -> None:
@@ -109,37 +107,38 @@ def ant(up: tuple[float, float, float, float]) -> np.ndarray:
 
 
 def test_an_ant_has_fallen_when_it_lies_on_its_back() -> None:
-    spec = get_spec("antmaze-medium")
     turned = np.stack([ant((1, 0, 0, 0)), ant((0, 0, 0, 1)), ant((0, 1, 0, 0)), ant((0, 0.6, 0.8, 0))])
-    np.testing.assert_array_equal(fallen(spec, turned), [False, False, True, True])
-    assert not fallen(get_spec("cube"), np.ones((3, 28))).any()
+    np.testing.assert_array_equal(get_environment("antmaze-medium").has_fallen(turned), [False, False, True, True])
+    assert not get_environment("cube").has_fallen(np.ones((3, 28))).any()
 
 
 def test_windows_with_a_fallen_ant_are_left_out() -> None:
-    spec = get_spec("antmaze-medium")
+    environment = get_environment("antmaze-medium")
+    spec = environment.spec
     states = np.tile(ant((1, 0, 0, 0)), (30, 1))
     states[:, 0] = np.arange(30)
     states[20:] = ant((0, 1, 0, 0))
     episodes = Episodes.from_parts([(states, np.zeros((29, 8), np.float32))] * 2)
     limits = Normalizer.fit(episodes.observations)
     controller = InverseDynamicsController(InverseDynamics(spec, CONFIG), spec, CONFIG, limits)
-    windows = held_out_windows(controller, episodes, np.random.default_rng(0), 40, 10)
-    assert not fallen(spec, windows).any()
+    windows = held_out_windows(controller, environment, episodes, np.random.default_rng(0), 40, 10)
+    assert not environment.has_fallen(windows).any()
     assert set(windows[:, 0, 0].astype(int)) <= set(range(11))
     with pytest.raises(DataError, match="without a fall"):
-        held_out_windows(controller, episodes, np.random.default_rng(0), 1, 21)
+        held_out_windows(controller, environment, episodes, np.random.default_rng(0), 1, 21)
 
 
 def test_windows_with_a_grasp_are_left_out() -> None:
-    spec = get_spec("cube")
+    environment = get_environment("cube")
+    spec = environment.spec
     states = np.zeros((40, 28), np.float32)
     states[:, 12] = np.arange(40)
     states[15:25, 18] = 0.5
-    assert hindered(spec, states).sum() == 10
+    assert environment.is_hindered(states).sum() == 10
     episodes = Episodes.from_parts([(states, np.zeros((39, 5), np.float32))] * 2)
     limits = Normalizer.fit(episodes.observations)
     controller = InverseDynamicsController(InverseDynamics(spec, CONFIG), spec, CONFIG, limits)
-    windows = held_out_windows(controller, episodes, np.random.default_rng(0), 60, 12)
+    windows = held_out_windows(controller, environment, episodes, np.random.default_rng(0), 60, 12)
     assert set(windows[:, 0, 12].astype(int)) == {0, 1, 2, 3, 25, 26, 27, 28}
 
 
@@ -147,7 +146,7 @@ def test_windows_with_a_grasp_are_left_out() -> None:
 @pytest.mark.ogbench
 @pytest.mark.parametrize("name", ["antmaze-medium", "cube"])
 def test_a_recorded_moment_is_restored_and_goes_on_as_it_did(name: str) -> None:
-    env = RecordedStart(name)
+    env = RecordedStart(get_environment(name))
     rng = np.random.default_rng(0)
     observation = env.env.reset(env.env.sample_instance(rng))
     actions = rng.uniform(-0.5, 0.5, (12, env.spec.action_dim))
@@ -167,9 +166,9 @@ def test_a_recorded_moment_is_restored_and_goes_on_as_it_did(name: str) -> None:
 
 @pytest.mark.ogbench
 def test_recorded_starts_are_for_bodies_that_can_be_restored() -> None:
-    with pytest.raises(VhdError, match="antmaze and cube"):
-        RecordedStart("maze2d-umaze")
-    env = RecordedStart("antmaze-medium")
+    with pytest.raises(VhdError, match="maze2d-umaze: .* cannot be put at a recorded observation"):
+        RecordedStart(get_environment("maze2d-umaze"))
+    env = RecordedStart(get_environment("antmaze-medium"))
     with pytest.raises(VhdError, match="29 numbers"):
         env.check(Instance(np.zeros(2), np.zeros(2), 0))
     with pytest.raises(VhdError, match="not drawn"):

@@ -8,28 +8,29 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from toy_point import SPEC, SPEED, ToyController, ToyEnv, ToyPlanner, make_stuck_env
+from toy_point import ENVIRONMENT, SPEC, SPEED, ToyController, ToyEnv, ToyPlanner, make_stuck_env
 
 from vhdiffuser.benchmark.failures import (
     KINDS,
     Facts,
     Failure,
     count_kinds,
+    evaluate_failure,
     failed_rows,
     instances_of,
-    judge,
     pick,
     run_again,
     share_in_walls,
     steps_to_go,
 )
 from vhdiffuser.benchmark.geodesic import Geodesic
-from vhdiffuser.envs.instances import draw_instances
 from vhdiffuser.benchmark.methods import PlannerChoice
 from vhdiffuser.benchmark.run import run_benchmark
 from vhdiffuser.benchmark.settings import BenchConfig
 from vhdiffuser.diffusion.options import PlanningOptions
-from vhdiffuser.envs.registry import get_spec
+from vhdiffuser.envs.environment import Geometry
+from vhdiffuser.envs.instances import draw_instances
+from vhdiffuser.envs.registry import get_environment
 from vhdiffuser.errors import VhdError
 from vhdiffuser.execution.executor import Outcome
 from vhdiffuser.execution.simulators import Simulators
@@ -38,12 +39,13 @@ from vhdiffuser.results.paths import result_path
 from vhdiffuser.results.rows import Row, read_results
 from vhdiffuser.types import Instance, Plan, Rollout
 
-NO_WALLS = np.zeros((0, 4))
-FACTS = Facts(SPEC, np.ones(2), fastest=SPEED, acceleration=np.inf, walls=NO_WALLS)
+OPEN = replace(ENVIRONMENT, geometry=Geometry())
+FACTS = Facts(OPEN, np.ones(2), fastest=SPEED, acceleration=np.inf)
 WALL = np.array([[0.4, 0.5, -0.5, 0.6]])
 ROOM = np.array([[-0.5, -0.4, -0.5, 1.5], [1.4, 1.5, -0.5, 1.5], [-0.5, 1.5, 1.4, 1.5], [-0.5, 1.5, -0.5, -0.4]])
 WALLS = np.concatenate([ROOM, WALL])
 """A room, and a wall that reaches into it from below."""
+WALLED = replace(FACTS, environment=replace(OPEN, geometry=Geometry(walls=WALLS, radius=0.05)))
 
 
 def line(start: tuple[float, float], goal: tuple[float, float], length: int) -> np.ndarray:
@@ -58,7 +60,7 @@ def judged(states: np.ndarray, goal: tuple[float, float], facts: Facts = FACTS, 
     rollout = Rollout(observations, changes.get("success", False), ((0, plan),))
     outcome = Outcome(7, instance, rollout, np.zeros((plan.length, 2), np.float32), plan.length, 0.5, 0.0, 0.0)
     row = Row("toy", "vhd", "ss", 0, 7, [], [], plan.length, plan.length, [plan.length], 0, False, 1, 0.5, 0.0, 0.0)
-    return judge(outcome, row, facts, predicted=changes.get("predicted", True))
+    return evaluate_failure(outcome, row, facts, predicted=changes.get("predicted", True))
 
 
 def test_a_plan_with_fewer_steps_than_the_way_takes_is_a_horizon_too_short() -> None:
@@ -77,7 +79,7 @@ def test_a_length_clipped_at_t_max_is_one_too_unless_it_was_given() -> None:
 
 def test_the_way_round_a_wall_needs_more_steps_than_the_straight_one() -> None:
     geodesic = Geodesic(WALLS, spacing=0.05, clearance=0.05)
-    maze = replace(FACTS, walls=WALLS, radius=0.05, geodesic=geodesic)
+    maze = replace(WALLED, geodesic=geodesic)
     straight, round_it = (judged(line((0, 0), (1, 0), 13), (1, 0), facts) for facts in (FACTS, maze))
     assert straight.needed == 11
     assert 15 <= round_it.needed <= 19, "0, 0 to the corner at 0.6 and down again: about 1.6 to 1.8"
@@ -93,16 +95,24 @@ def test_getting_going_takes_time() -> None:
 
 
 def test_a_plan_through_a_wall_is_found_even_where_it_jumps_over_it() -> None:
-    facts = replace(FACTS, walls=WALLS, radius=0.05)
-    through = judged(line((0, 0), (1, 0), 21), (1, 0), facts)
+    through = judged(line((0, 0), (1, 0), 21), (1, 0), WALLED)
     assert through.kind == "plan"
     assert through.in_walls == pytest.approx(0.18, abs=0.06), "0.1 of wall and 0.04 on each side"
     jump = np.concatenate([line((0, 0), (0.3, 0), 7), line((0.6, 0), (1, 0), 7)])
-    assert judged(jump, (1, 0), facts).in_walls > 0
+    assert judged(jump, (1, 0), WALLED).in_walls > 0
     above = np.concatenate([line((0, 0), (0, 0.7), 12), line((0.05, 0.7), (1, 0.7), 12), line((1, 0.6), (1, 0), 12)])
-    assert judged(above, (1, 0), facts).kind == "tracking"
+    assert judged(above, (1, 0), WALLED).kind == "tracking"
     touching = line((0.3, 0.645), (0.6, 0.645), 12)  # 0.045 off: nearer than the radius, farther than 0.8 of it
-    assert share_in_walls(Plan(touching, touching[-1]), facts) == 0.0
+    assert share_in_walls(Plan(touching, touching[-1]), WALLED) == 0.0
+
+
+def test_a_point_without_a_radius_cannot_pass_a_wall_either() -> None:
+    facts = replace(FACTS, environment=replace(OPEN, geometry=Geometry(walls=WALLS)))
+    through = judged(line((0, 0), (1, 0), 21), (1, 0), facts)
+    assert (through.kind, through.in_walls) == ("plan", pytest.approx(0.1, abs=0.06))
+    jump = np.concatenate([line((0, 0), (0.35, 0), 8), line((0.55, 0), (1, 0), 8)])
+    assert judged(jump, (1, 0), facts).in_walls > 0
+    assert judged(line((0, 0.7), (1, 0.7), 21), (1, 0.7), facts).in_walls == 0
 
 
 def test_a_plan_that_ends_elsewhere_or_jumps_to_its_end_misses_its_endpoint() -> None:
@@ -116,8 +126,9 @@ def test_a_plan_that_ends_elsewhere_or_jumps_to_its_end_misses_its_endpoint() ->
 
 
 def test_an_ant_on_its_back_has_fallen() -> None:
-    spec = replace(get_spec("antmaze-medium"), epsilon=0.05)
-    facts = Facts(spec, np.ones(2), fastest=0.2, acceleration=np.inf, walls=NO_WALLS)
+    ant = replace(get_environment("antmaze-medium"), geometry=Geometry())
+    assert ant.spec.epsilon == 0.05
+    facts = Facts(ant, np.ones(2), fastest=0.2, acceleration=np.inf)
     states = line((0, 0), (1, 0), 20)
     for turned, kind in (((1, 0, 0, 0), "tracking"), ((0, 1, 0, 0), "fall")):
         observations = np.zeros((21, 29), np.float32)
@@ -125,7 +136,7 @@ def test_an_ant_on_its_back_has_fallen() -> None:
         rollout = Rollout(observations, False, ((0, Plan(states, states[-1])),))
         outcome = Outcome(0, Instance(states[0], states[-1], 0), rollout, np.zeros((20, 8)), 20, 1.0, 0.0, 0.0)
         row = Row("ant", "vhd", "ss", 0, 0, [], [], 20, 20, [20], 0, False, 20, 1.0, 0.0, 0.0)
-        assert judge(outcome, row, facts, predicted=True).kind == kind
+        assert evaluate_failure(outcome, row, facts, predicted=True).kind == kind
 
 
 def test_kinds_are_counted_and_shown_in_turn() -> None:
@@ -140,12 +151,13 @@ def test_kinds_are_counted_and_shown_in_turn() -> None:
     assert set(count_kinds([])) == set(KINDS)
 
 
-CONFIG = BenchConfig("toy", methods=("vhd",), protocols=("ss", "rp"), n=12, seeds=(4,), keep=0, workers=1, simulators=5)
+CONFIG = BenchConfig(OPEN, methods=("vhd",), n=12, seeds=(4,), keep=0, workers=1, simulators=5)
 
 
 def bench(folder: Path, planner: ToyPlanner, make_env=ToyEnv):
     choice = PlannerChoice(planner, PlanningOptions(gamma=1.0), {"planner": "digest"})
-    run_benchmark(CONFIG, folder, make_env, lambda method, environment: choice, ToyController())
+    config = replace(CONFIG, environment=replace(OPEN, simulator=make_env))
+    run_benchmark(config, folder, lambda method, environment: choice, ToyController())
     return [read_results(result_path(folder, "toy", "vhd", protocol, 4)) for protocol in CONFIG.protocols]
 
 

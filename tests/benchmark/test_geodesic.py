@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from vhdiffuser.benchmark.geodesic import Geodesic
+from vhdiffuser.benchmark.geodesic import Geodesic, make_geodesic
 from vhdiffuser.errors import VhdError
 
 
@@ -78,11 +78,10 @@ def test_points_in_walls_are_refused() -> None:
 
 
 def test_maze2d_umaze_corridor() -> None:
-    from vhdiffuser.benchmark.length_eval import make_geodesic
-    from vhdiffuser.envs.maze2d import BALL_RADIUS
-    from vhdiffuser.envs.registry import get_spec
+    from vhdiffuser.envs.maze2d.maze import BALL_RADIUS
+    from vhdiffuser.envs.registry import get_environment
 
-    geodesic = make_geodesic(get_spec("maze2d-umaze"))
+    geodesic = make_geodesic(get_environment("maze2d-umaze"))
     assert geodesic is not None
     # Cells (1, 1) and (3, 1) are joined by the U alone. Its inner wall ends in corners at (1.3, 2.3) and (2.3, 2.3): a
     # thread runs along tangents and arcs of the ball's radius about both, and straight between them.
@@ -91,4 +90,4 @@ def test_maze2d_umaze_corridor() -> None:
     thread = 2 * (np.sqrt(to_corner**2 - BALL_RADIUS**2) + BALL_RADIUS * turned) + 1.0
     found = geodesic.distance(np.array([[0.8, 0.8]]), np.array([[2.8, 0.8]]))[0]
     assert thread <= found <= 1.015 * thread
-    assert make_geodesic(get_spec("cube")) is None
+    assert make_geodesic(get_environment("cube")) is None

@@ -9,19 +9,17 @@ from matplotlib.collections import QuadMesh
 from pictures import picture
 from torch import nn
 
-from vhdiffuser.benchmark.geodesic import Geodesic
+from vhdiffuser.benchmark.geodesic import Geodesic, make_geodesic
 from vhdiffuser.benchmark.length_eval import (
     at_rest,
     calibration,
     distance_field,
     draw_pairs,
     evaluate_length,
-    make_geodesic,
     observed_speed,
     true_steps,
 )
-from vhdiffuser.envs.maze2d import Maze2dEnv
-from vhdiffuser.envs.registry import get_spec
+from vhdiffuser.envs.registry import get_environment, get_spec
 from vhdiffuser.errors import VhdError
 from vhdiffuser.length.config import LengthConfig
 from vhdiffuser.length.predictor import LengthPredictor
@@ -30,7 +28,8 @@ from vhdiffuser.report import length_figures
 from vhdiffuser.report.length_figures import calibration_curve, distance_fields, scatter
 from vhdiffuser.types import Episodes
 
-SPEC = get_spec("maze2d-umaze")
+UMAZE = get_environment("maze2d-umaze")
+SPEC = UMAZE.spec
 SPEED = 0.03
 UNIT = Normalizer(np.full(4, -5, np.float32), np.full(4, 5, np.float32))
 
@@ -53,7 +52,7 @@ def predictor(scale: float = 1.0) -> LengthPredictor:
 
 @pytest.fixture
 def pairs() -> tuple[np.ndarray, np.ndarray]:
-    return draw_pairs(Maze2dEnv("umaze"), 200, seed=3)
+    return draw_pairs(UMAZE.make(), 200, seed=3)
 
 
 def test_pairs_are_at_rest_and_fixed_by_their_seed(pairs: tuple[np.ndarray, np.ndarray]) -> None:
@@ -61,9 +60,9 @@ def test_pairs_are_at_rest_and_fixed_by_their_seed(pairs: tuple[np.ndarray, np.n
     assert starts.shape == (200, 4)
     assert goals.shape == (200, 2)
     assert (starts[:, 2:] == 0).all()
-    again = draw_pairs(Maze2dEnv("umaze"), 200, seed=3)
+    again = draw_pairs(UMAZE.make(), 200, seed=3)
     np.testing.assert_array_equal(again[0], starts)
-    assert not np.array_equal(draw_pairs(Maze2dEnv("umaze"), 200, seed=4)[1], goals)
+    assert not np.array_equal(draw_pairs(UMAZE.make(), 200, seed=4)[1], goals)
 
 
 def test_a_perfect_predictor_is_found_perfect(pairs: tuple[np.ndarray, np.ndarray]) -> None:
@@ -86,7 +85,7 @@ def test_scale_and_side_of_the_error_are_seen(pairs: tuple[np.ndarray, np.ndarra
 
 
 def test_walls_are_part_of_the_truth(pairs: tuple[np.ndarray, np.ndarray]) -> None:
-    geodesic = make_geodesic(SPEC)
+    geodesic = make_geodesic(UMAZE)
     found = evaluate_length(predictor(), *pairs, speed=SPEED, geodesic=geodesic).figures
     assert found["spearman"] < 0.95
     assert found["under_predicted"] > 0.5

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 import pytest
 
 from vhdiffuser import load_planner
 from vhdiffuser.control.base import make_controller
-from vhdiffuser.envs.registry import get_environment
-from vhdiffuser.envs.registry import environments
-from vhdiffuser.execution.executor import Executor
 from vhdiffuser.envs.protocols import replan_on_deviation, single_shot
+from vhdiffuser.envs.registry import environments, get_environment
+from vhdiffuser.execution.executor import Executor
 from vhdiffuser.execution.simulators import Simulators
 from vhdiffuser.types import EnvSpec, Instance, Plan
 from vhdiffuser.weights.places import shipped_environments, shipped_path
@@ -55,7 +53,7 @@ def roughness(spec: EnvSpec, plan: Plan) -> float:
 
 
 def test_every_environment_ships() -> None:
-    assert set(shipped_environments()) == set(SPECS) == set(EXPECTED)
+    assert set(shipped_environments()) == set(environments()) == set(EXPECTED)
 
 
 @pytest.mark.parametrize(
@@ -68,8 +66,9 @@ def test_every_environment_ships() -> None:
     ],
 )
 def test_shipped_weights_reach_their_goals(environment: str) -> None:
-    planner, expected, env = load_planner(environment, outside="ignore"), EXPECTED[environment], get_environment(environment).make()
-    spec = planner.spec
+    planner, expected = load_planner(environment, outside="ignore"), EXPECTED[environment]
+    known, spec = get_environment(environment), planner.spec
+    env = known.make()
     instances: list[Instance] = [
         env.sample_instance(np.random.default_rng([2024, number])) for number in range(expected.n)
     ]
@@ -78,12 +77,12 @@ def test_shipped_weights_reach_their_goals(environment: str) -> None:
     plans = planner.plan_batch(starts, goals, keep_denoising=True)
     assert np.mean([roughness(spec, plan) for plan in plans]) == pytest.approx(expected.roughness, rel=0.1)
 
-    controller = make_controller(spec, shipped_path(environment, "dynamics"))
-    slots = 2 if spec.family == "cube" else expected.n  # an arm takes longer to make than to move
-    with Simulators(get_environment(environment).simulator, slots) as simulators:
+    controller = make_controller(known.controller, spec, shipped_path(environment, "dynamics"))
+    slots = 2 if environment == "cube" else expected.n  # an arm takes longer to make than to move
+    with Simulators(known.simulator, slots) as simulators:
         once, replanned = (
             list(Executor(planner, controller, simulators, rule, seed=77).run(instances))
-            for rule in (single_shot(), replan_on_deviation(spec.step_budget))
+            for rule in (single_shot(), replan_on_deviation(known.step_budget))
         )
     missed = [
         [(item.number, item.final_distance) for item in part if not item.rollout.success] for part in (once, replanned)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -15,10 +16,9 @@ import torch
 
 from vhdiffuser.cli import run
 from vhdiffuser.data.store import Dataset, save_dataset
-from vhdiffuser.envs.make import body_radius, make_env
-from vhdiffuser.envs.registry import get_spec
-from vhdiffuser.errors import VhdError
 from vhdiffuser.envs.protocols import replan_on_deviation
+from vhdiffuser.envs.registry import get_environment, get_spec
+from vhdiffuser.errors import VhdError
 from vhdiffuser.planner.planner import Planner
 from vhdiffuser.types import Episodes, Plan
 
@@ -78,14 +78,14 @@ def test_the_states_are_what_their_names_say(script) -> None:
     assert ant["xy-body"].state_dims == tuple(range(15))
     assert ant["xy-body"].velocity_dims is None
     assert cube["effector-joints"].state_dims == (12, 13, 14, 0, 1, 2, 3, 4, 5)
-    with pytest.raises(VhdError, match="maze2d-umaze: .* antmaze and cube"):
+    with pytest.raises(VhdError, match="maze2d-umaze: .* antmaze-medium and cube"):
         script.planning_states(get_spec("maze2d-umaze"))
 
 
 @pytest.mark.ogbench
 def test_velocities_of_a_plan_are_those_of_the_robot() -> None:
     """Observations 15 and 16 are the velocity of 0 and 1, in units a second."""
-    env = make_env("antmaze-medium")
+    env = get_environment("antmaze-medium").make()
     env.reset(env.sample_instance(np.random.default_rng(0)))
     rng, states = np.random.default_rng(1), []
     for _ in range(60):
@@ -138,24 +138,28 @@ def test_a_straight_line_is_straight_even_and_as_long_as_predicted(script) -> No
 
 @pytest.mark.ogbench
 def test_a_plan_through_a_wall_is_counted_whatever_else_is_planned(script) -> None:
-    state = script.planning_states(ANT)["xy-velocity"]
+    ant = get_environment("antmaze-medium")
     walls = np.array([[2.0, 4.0, -10.0, 10.0], [-10.0, -9.0, -10.0, 10.0], [9.0, 10.0, -10.0, 10.0]])
     across, along = np.zeros((2, 5, 4), np.float32)
     across[:, 0] = np.linspace(0, 6, 5)
     along[:, 1] = np.linspace(0, 6, 5)
     plans = [Plan(across, across[-1, :2]), Plan(along, along[-1, :2])]
-    assert script.through_walls(state, walls, plans) == 0.5
-    assert script.through_walls(state, walls, plans[1:]) == 0
-    assert script.through_walls(CUBE, np.zeros((0, 4)), plans) is None
+    walled = replace(ant, spec=script.planning_states(ANT)["xy-velocity"], geometry=replace(ant.geometry, walls=walls))
+    assert script.through_walls(walled, plans) == 0.5
+    assert script.through_walls(walled, plans[1:]) == 0
+    assert script.through_walls(get_environment("cube"), plans) is None
 
 
 @pytest.mark.ogbench
 def test_bodies_are_as_wide_as_in_their_simulators() -> None:
-    ant, ball = make_env("antmaze-medium").physics.model, make_env("maze2d-large").physics.model
-    assert body_radius(ANT) == pytest.approx(float(ant.geom("torso_geom").size[0]))
+    ant, ball = (
+        get_environment("antmaze-medium").make().physics.model,
+        get_environment("maze2d-large").make().physics.model,
+    )
+    assert get_environment("antmaze-medium").geometry.radius == pytest.approx(float(ant.geom("torso_geom").size[0]))
     (sphere,) = [number for number in range(ball.ngeom) if ball.geom_type[number] == mujoco.mjtGeom.mjGEOM_SPHERE]
-    assert body_radius(get_spec("maze2d-large")) == pytest.approx(float(ball.geom_size[sphere, 0])) == 0.1
-    assert body_radius(CUBE) == 0
+    assert get_environment("maze2d-large").geometry.radius == pytest.approx(float(ball.geom_size[sphere, 0])) == 0.1
+    assert get_environment("cube").geometry.radius == 0
 
 
 @pytest.mark.slow
@@ -185,7 +189,7 @@ def test_states_are_trained_judged_and_not_done_twice(script, ant_home, tmp_path
     assert rows[0]["plans"] == 1
     assert rows[1]["average_executed_steps"] <= 20
 
-    env = make_env("antmaze-medium")
+    env = get_environment("antmaze-medium").make()
     instances = script.draw_instances(env, 2, 5)
     real = np.stack([env.reset(instance) for instance in instances])
     np.testing.assert_array_equal(starts[0], real[:, [0, 1, 15, 16]])

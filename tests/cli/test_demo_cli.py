@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from pictures import BLUE, RED, WALL, YELLOW, picture, pixels_of
-from toy_point import ToyController, ToyEnv, ToyPlanner
+from toy_point import ENVIRONMENT, ToyController, ToyEnv, ToyPlanner
 
 import vhdiffuser
 from vhdiffuser.cli import run
+from vhdiffuser.envs import registry
 from vhdiffuser.errors import UnknownNameError, VhdError
 
 
@@ -75,8 +76,11 @@ def test_load_plan_execute_in_a_few_lines(weights):
         vhdiffuser.execute(planner, [1, 1, 0, 0], [1.8, 0.8])
 
 
-def test_execute_drives_a_simulator_of_ones_own():
+def test_execute_drives_a_simulator_of_ones_own(monkeypatch):
     planner = ToyPlanner()
+    with pytest.raises(VhdError, match="toy has no registered simulator: give `env`"):
+        vhdiffuser.execute(planner, [0.1, 0.1], [0.9, 0.5])
+    monkeypatch.setattr(registry, "_registered", {**registry._registered, "toy": ENVIRONMENT})
     rollout = vhdiffuser.execute(planner, [0.1, 0.1], [0.9, 0.5], env=ToyEnv(), controller=ToyController())
     assert rollout.success
     assert rollout.steps == 8
@@ -86,5 +90,3 @@ def test_execute_drives_a_simulator_of_ones_own():
     assert stuck.replans > 0
     with pytest.raises(UnknownNameError, match="ss, rp"):
         vhdiffuser.execute(planner, [0.1, 0.1], [0.9, 0.5], "once", env=ToyEnv(), controller=ToyController())
-    with pytest.raises(VhdError, match="toy has no simulator of ours"):
-        vhdiffuser.execute(planner, [0.1, 0.1], [0.9, 0.5])

@@ -15,7 +15,7 @@ from vhdiffuser.cli import run
 from vhdiffuser.data.motion import FastestMotion, fastest_motion
 from vhdiffuser.data.store import Dataset, save_dataset
 from vhdiffuser.envs.datasets import load_dataset
-from vhdiffuser.envs.registry import get_spec
+from vhdiffuser.envs.registry import get_environment, get_spec
 from vhdiffuser.types import Episodes
 from vhdiffuser.weights.format import load_model
 
@@ -109,7 +109,7 @@ def test_failures_say_what_is_missing(benched, monkeypatch, capsys) -> None:
 @pytest.mark.slow
 @pytest.mark.ogbench
 def test_the_shipped_model_of_the_arm_is_judged_on_recorded_paths(capsys) -> None:
-    env, rng, parts = RecordedStart("cube"), np.random.default_rng(0), []
+    env, rng, parts = RecordedStart(get_environment("cube")), np.random.default_rng(0), []
     for _ in range(2):
         states = [env.env.reset(env.env.sample_instance(rng))]
         actions = np.repeat(rng.uniform(-0.3, 0.3, (4, 5)), 8, axis=0)

@@ -10,21 +10,21 @@ import pytest
 from vhdiffuser import cli
 from vhdiffuser.cli import parse, run
 from vhdiffuser.cli.reproduce import UPDATES, Reproduce
-from vhdiffuser.envs.registry import SPECS, get_spec
+from vhdiffuser.envs.registry import environments, get_environment
 from vhdiffuser.errors import VhdError
 from vhdiffuser.weights.places import find_model
 
 
-@pytest.mark.parametrize("environment", list(SPECS))
+@pytest.mark.parametrize("environment", list(environments()))
 def test_from_nothing_it_gets_data_trains_everything_benches_and_reports(vhd_home: Path, environment: str) -> None:
-    spec = get_spec(environment)
-    commands = Reproduce(environment).commands(spec)
+    known = get_environment(environment)
+    commands = Reproduce(environment).commands(known)
     assert commands[0] == ["data", "get", environment]
     assert commands[-1] == ["report", "results"]
     planners = [command for command in commands if command[:2] == ["train", "planner"]]
     assert {tuple(command[3:5]) for command in planners} == {("--updates", str(UPDATES[environment]))}
-    assert [command[6] for command in planners[1:]] == [str(horizon) for horizon in spec.horizons]
-    assert (["train", "dynamics", environment] in commands) == (spec.controller == "inverse_dynamics")
+    assert [command[6] for command in planners[1:]] == [str(horizon) for horizon in known.horizons]
+    assert (["train", "dynamics", environment] in commands) == (known.controller == "inverse_dynamics")
     benches = [command for command in commands if command[0] == "bench"]
     assert all(" ".join(command).count("--seeds 100 101 102 ") == 1 for command in benches)
     assert [command[-2:] for command in benches].count(["--distribution", "uniform"]) == 1
@@ -37,7 +37,7 @@ def test_what_is_there_is_not_made_again_and_baselines_are_an_option(vhd_home: P
         path = find_model("maze2d-umaze", kind, "trained")
         path.parent.mkdir(parents=True)
         path.write_bytes(b"")
-    commands = Reproduce("maze2d-umaze", baselines=False).commands(get_spec("maze2d-umaze"))
+    commands = Reproduce("maze2d-umaze", baselines=False).commands(get_environment("maze2d-umaze"))
     assert [command[0] for command in commands] == ["data", "bench", "bench", "bench", "bench", "report"]
 
 
@@ -51,7 +51,9 @@ def test_a_dry_run_prints_and_makes_nothing(vhd_home: Path, capsys: pytest.Captu
 def test_a_dry_run_as_json_lists_the_same_commands_and_nothing_else(vhd_home, capsys) -> None:
     assert run(["reproduce", "maze2d-umaze", "--dry-run", "--json", "--quiet"]) == 0
     printed = capsys.readouterr()
-    expected = [f"vhd {' '.join(command)}" for command in Reproduce("maze2d-umaze").commands(get_spec("maze2d-umaze"))]
+    expected = [
+        f"vhd {' '.join(command)}" for command in Reproduce("maze2d-umaze").commands(get_environment("maze2d-umaze"))
+    ]
     assert json.loads(printed.out) == [{"command": command, "done": False} for command in expected]
     assert not printed.err
     assert run(["reproduce", "maze2d-umaze", "--dry-run", "--quiet"]) == 0

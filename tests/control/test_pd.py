@@ -51,9 +51,10 @@ def test_rows_do_not_see_each_other() -> None:
 
 
 def test_it_follows_a_feasible_path_in_the_maze() -> None:
-    from vhdiffuser.envs.maze2d import MazePhysics
+    from vhdiffuser.envs.maze2d.maze import UMAZE
+    from vhdiffuser.envs.maze2d.simulator import MazePhysics
 
-    physics = MazePhysics("umaze")
+    physics = MazePhysics(UMAZE)
     physics.set(np.array([3.0, 1.0, 0.0, 0.0]))
     states = [physics.state()]
     for t in range(120):  # along the bottom corridor: speed up, then brake
@@ -82,13 +83,13 @@ def test_states_without_velocities_are_refused() -> None:
 def test_the_registry_takes_ones_own_controller_and_lists_what_it_knows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(base, "_FACTORIES", dict(base._FACTORIES))  # so that others do not see this test's controller
     register_controller("test-own", lambda spec, model: ToyController())
-    assert isinstance(make_controller(SPEC, name="test-own"), ToyController)
-    assert isinstance(make_controller(SPEC), PDController)
+    assert isinstance(make_controller("test-own", SPEC), ToyController)
+    assert isinstance(make_controller("pd", SPEC), PDController)
     with pytest.raises(VhdError, match="registered already"):
         register_controller("pd", lambda spec, model: ToyController())
     with pytest.raises(UnknownNameError, match="inverse_dynamics"):
-        make_controller(SPEC, name="mpc")
+        make_controller("mpc", SPEC)
     with pytest.raises(VhdError, match="vhd train dynamics antmaze-medium"):
-        make_controller(get_spec("antmaze-medium"))
+        make_controller("inverse_dynamics", get_spec("antmaze-medium"))
     with pytest.raises(VhdError, match="no such model file"):
-        make_controller(get_spec("antmaze-medium"), Path("nowhere.safetensors"))
+        make_controller("inverse_dynamics", get_spec("antmaze-medium"), Path("nowhere.safetensors"))

@@ -5,14 +5,16 @@ from __future__ import annotations
 import hashlib
 import socket
 import threading
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import h5py
 import numpy as np
 import pytest
+from toy_point import SPEC
 
 from vhdiffuser.data import official
-from vhdiffuser.envs.registry import get_spec
+from vhdiffuser.envs.registry import get_environment
 from vhdiffuser.errors import DataError
 
 
@@ -95,27 +97,35 @@ def maze_file(path, rows, scale):
     return path.read_bytes()
 
 
-def test_mirrors_are_tried_in_order_and_statistics_checked(server, tmp_path, monkeypatch, vhd_home):
+def test_mirrors_are_tried_in_order_and_statistics_checked(server, tmp_path, vhd_home):
     url, answers = server
-    spec = get_spec("maze2d-umaze")
+    environment = get_environment("maze2d-umaze")
+    assert environment.official is not None
     name = "maze2d-umaze-sparse-v1.hdf5"
-    monkeypatch.setattr(official, "addresses", lambda spec, file: [url + "gone/" + file, url + file])
-    answers["/" + name] = (200, {}, maze_file(tmp_path / name, 3000, official.PUBLISHED_STD["maze2d-umaze"]))
-    dataset = official.get_official(spec, ignore)
+    spec, files = environment.spec, replace(environment.official, hosts=(url + "gone/", url))
+    answers["/" + name] = (200, {}, maze_file(tmp_path / name, 3000, files.std))
+    dataset = official.get_official(spec, files, ignore)
     assert dataset.source == "official"
     assert dataset.details["address"] == url + name
     assert dataset.details[name] == hashlib.sha256(answers["/" + name][2]).hexdigest()
 
     with pytest.raises(DataError, match="SHA-256 is .* as given"):
-        official.get_official(spec, ignore, digests={name: "0" * 64})
+        official.get_official(spec, files, ignore, digests={name: "0" * 64})
 
     (vhd_home / "downloads" / name).write_bytes(maze_file(tmp_path / "b.hdf5", 3000, (0.1, 0.1, 0.1, 0.1)))
     with pytest.raises(DataError, match="times the published one"):
-        official.get_official(spec, ignore)
+        official.get_official(spec, files, ignore)
 
 
-def test_all_addresses_failing_names_each(server, monkeypatch):
+def test_all_addresses_failing_names_each(server):
     url, _ = server
-    monkeypatch.setattr(official, "addresses", lambda spec, file: [url + "one", url + "two"])
-    with pytest.raises(DataError, match=r"one: the server answered 404.*two: the server answered 404"):
-        official.get_official(get_spec("cube"), ignore)
+    cube = get_environment("cube")
+    assert cube.official is not None
+    files = replace(cube.official, hosts=(url + "one/", url + "two/"))
+    with pytest.raises(DataError, match=r"one/cube.*: the server answered 404.*two/cube.*: the server answered 404"):
+        official.get_official(cube.spec, files, ignore)
+
+
+def test_an_environment_without_published_data_says_so():
+    with pytest.raises(DataError, match="toy has no published data"):
+        official.get_official(SPEC, None, ignore)

@@ -5,13 +5,14 @@ import numpy as np
 import pytest
 from d4rl_files import d4rl_file, write_hdf5
 
-from vhdiffuser.envs.importing import import_dataset
 from vhdiffuser.data.readers import read_d4rl_maze2d, read_minari, read_ogbench, read_own
-from vhdiffuser.envs.maze2d import MazePhysics
+from vhdiffuser.envs.importing import import_dataset
+from vhdiffuser.envs.maze2d.maze import MEDIUM, UMAZE
+from vhdiffuser.envs.maze2d.simulator import MazePhysics
 from vhdiffuser.errors import DataError
 
 
-@pytest.mark.parametrize("maze", ["umaze", "medium"])
+@pytest.mark.parametrize("maze", [UMAZE, MEDIUM])
 def test_d4rls_repeated_observations_are_undone(tmp_path, maze):
     states, changes = d4rl_file(tmp_path / "a.hdf5", maze)
     with h5py.File(tmp_path / "a.hdf5") as file:
@@ -27,7 +28,7 @@ def test_d4rls_repeated_observations_are_undone(tmp_path, maze):
 
 def test_each_d4rl_action_leads_to_the_next_state(tmp_path):
     d4rl_file(tmp_path / "a.hdf5")
-    (states, actions), physics = read_d4rl_maze2d(tmp_path / "a.hdf5").episode(0), MazePhysics("umaze")
+    (states, actions), physics = read_d4rl_maze2d(tmp_path / "a.hdf5").episode(0), MazePhysics(UMAZE)
     for t in range(0, len(actions), 101):
         physics.set(states[t])
         physics.step(actions[t])

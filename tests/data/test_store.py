@@ -8,9 +8,10 @@ import pytest
 from safetensors.numpy import save_file
 
 from vhdiffuser import files
-from vhdiffuser.envs.importing import own_spec
-from vhdiffuser.data.store import Dataset, dataset_path, known_names, save_dataset, summary
+from vhdiffuser.data.store import Dataset, dataset_path, save_dataset, summary
 from vhdiffuser.envs.datasets import load_dataset
+from vhdiffuser.envs.importing import own_spec
+from vhdiffuser.envs.registry import known_names
 from vhdiffuser.errors import DataError, UnknownNameError
 from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.types import Episodes

@@ -12,14 +12,16 @@ import numpy as np
 import ogbench.locomaze  # noqa: F401  (registers the environments)
 
 from vhdiffuser.envs import offscreen
-from vhdiffuser.envs.antmaze import CLEARANCE, NOISE, AntMazeEnv, cell_centre, cell_of
+from vhdiffuser.envs.antmaze.maze import CLEARANCE, NOISE, cell_centre, cell_of
+from vhdiffuser.envs.antmaze.simulator import AntMazeEnv
+from vhdiffuser.envs.registry import get_environment, get_spec
 from vhdiffuser.errors import UnknownNameError, VhdError
 from vhdiffuser.types import Instance
 
 
 @pytest.fixture(scope="module")
 def env() -> AntMazeEnv:
-    return AntMazeEnv()
+    return AntMazeEnv(get_spec("antmaze-medium"))
 
 
 @pytest.fixture(scope="module")
@@ -127,6 +129,8 @@ def test_walls_are_the_boxes_of_the_simulation(env):
             (x, y, _), (half_x, half_y, _) = model.geom_pos[number], model.geom_size[number]
             boxes.append((x - half_x, x + half_x, y - half_y, y + half_y))
     assert sorted(map(tuple, env.walls.tolist())) == sorted(boxes)
+    # And the environment's own, which need no simulator.
+    np.testing.assert_array_equal(get_environment("antmaze-medium").geometry.walls, env.walls)
 
 
 def test_clearance_of_known_points(env):

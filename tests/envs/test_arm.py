@@ -10,7 +10,7 @@ from ogbench.manipspace import lie
 from ogbench.manipspace.controllers import DiffIKController
 
 from vhdiffuser.envs.cube.arm import ArmIK, about_z, inverse, multiply, rotate, yaw_of
-from vhdiffuser.envs.cube import CubePhysics
+from vhdiffuser.envs.cube.simulator import CubePhysics
 
 
 @pytest.fixture(scope="module")

@@ -11,23 +11,16 @@ import gymnasium
 import numpy as np
 import ogbench.manipspace  # noqa: F401  (registers the environments)
 
-from vhdiffuser.envs.cube import (
-    REACHABLE,
-    SAMPLED,
-    START_TOLERANCE,
-    WORKSPACE,
-    CubeEnv,
-    _cube_aside,
-    to_metres,
-    to_units,
-)
+from vhdiffuser.envs.cube.simulator import REACHABLE, SAMPLED, START_TOLERANCE, CubeEnv, _cube_aside
+from vhdiffuser.envs.cube.workspace import WORKSPACE, to_metres, to_units
+from vhdiffuser.envs.registry import get_spec
 from vhdiffuser.errors import UnknownNameError, VhdError
 from vhdiffuser.types import Instance
 
 
 @pytest.fixture(scope="module")
 def env() -> CubeEnv:
-    return CubeEnv()
+    return CubeEnv(get_spec("cube"))
 
 
 def test_physics_are_ogbenchs_to_the_bit(env):

@@ -6,17 +6,23 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 import vhdiffuser  # noqa: F401  (registers the mazes)
-from vhdiffuser.envs.maze2d import BALL_RADIUS, MAZES, Maze2dEnv, MazePhysics, clearance, free_cells, wall_boxes
+from vhdiffuser.envs.maze2d.maze import BALL_RADIUS, LARGE, MEDIUM, UMAZE
+from vhdiffuser.envs.maze2d.simulator import Maze2dEnv, MazePhysics
+from vhdiffuser.envs.registry import get_spec
 from vhdiffuser.errors import VhdError
 from vhdiffuser.types import Instance
 
-MAZE_NAMES = list(MAZES)
+MAZES = {"umaze": UMAZE, "medium": MEDIUM, "large": LARGE}
+
+
+def make(maze: str) -> Maze2dEnv:
+    return Maze2dEnv(get_spec(f"maze2d-{maze}"), MAZES[maze])
 
 
 def test_one_full_push_from_rest_changes_the_velocity_as_the_mass_says():
     # F = 100, m = 1000 * 4/3 pi 0.1^3, implicit damping 1: dv = dt F / (m + dt).
     mass = 1000 * 4 / 3 * np.pi * 0.1**3
-    physics = MazePhysics("umaze")
+    physics = MazePhysics(UMAZE)
     physics.set(np.array([1.0, 2.0, 0.0, 0.0]))
     physics.step(np.array([0.0, 1.0]))
     velocity = 0.01 * 100 / (mass + 0.01)
@@ -24,15 +30,15 @@ def test_one_full_push_from_rest_changes_the_velocity_as_the_mass_says():
 
 
 def test_velocity_is_clipped_before_a_step():
-    physics = MazePhysics("large")
+    physics = MazePhysics(LARGE)
     physics.set(np.array([1.0, 1.0, 0.0, 9.0]))
     physics.step(np.array([0.0, 1.0]))
     assert physics.state()[3] == pytest.approx(5.2263, abs=2e-3)  # D4RL's largest observed velocity
 
 
-@pytest.mark.parametrize("maze", MAZE_NAMES)
+@pytest.mark.parametrize("maze", list(MAZES))
 def test_the_ball_stays_out_of_the_walls(maze, rng):
-    env = Maze2dEnv(maze)
+    env = make(maze)
     observation = env.reset(env.sample_instance(rng))
     smallest = np.inf
     push = rng.uniform(-1, 1, 2)
@@ -40,24 +46,24 @@ def test_the_ball_stays_out_of_the_walls(maze, rng):
         if step % 25 == 0:
             push = rng.uniform(-1, 1, 2) * 2
         observation = env.step(push)
-        smallest = min(smallest, clearance(maze, observation[:2]))
+        smallest = min(smallest, env.maze.clearance(observation[:2]))
     # MuJoCo's contacts are soft: at full speed the ball presses in by up to half its radius, and is thrown back.
     assert smallest > 0.4 * BALL_RADIUS
 
 
 def test_cells_lie_where_d4rl_has_them():
-    assert clearance("umaze", np.array([0.8, 0.8])) == pytest.approx(0.5)  # centre of cell (1, 1)
-    assert clearance("umaze", np.array([1.8, 0.8])) == 0.0  # cell (2, 1) is a wall
-    assert clearance("umaze", np.array([[-0.8, 0.8], [0.8, 4.4], [40.0, 40.0]])).tolist() == [0.0] * 3, "outside"
-    assert len(free_cells("umaze")) == 7
-    assert len(free_cells("medium")) == 26
-    assert len(free_cells("large")) == 47 - 1
-    assert wall_boxes("umaze").shape == (25 - 7, 4)
+    assert UMAZE.clearance(np.array([0.8, 0.8])) == pytest.approx(0.5)  # centre of cell (1, 1)
+    assert UMAZE.clearance(np.array([1.8, 0.8])) == 0.0  # cell (2, 1) is a wall
+    assert UMAZE.clearance(np.array([[-0.8, 0.8], [0.8, 4.4], [40.0, 40.0]])).tolist() == [0.0] * 3, "outside"
+    assert len(UMAZE.free_cells) == 7
+    assert len(MEDIUM.free_cells) == 26
+    assert len(LARGE.free_cells) == 47 - 1
+    assert UMAZE.walls.shape == (25 - 7, 4)
 
 
-@pytest.mark.parametrize("maze", MAZE_NAMES)
+@pytest.mark.parametrize("maze", list(MAZES))
 def test_instances_are_free_and_repeatable(maze):
-    env = Maze2dEnv(maze)
+    env = make(maze)
     for distribution in ("reset", "uniform"):
         drawn = [env.sample_instance(np.random.default_rng([3, i]), distribution) for i in range(200)]
         for instance in drawn:
@@ -65,29 +71,30 @@ def test_instances_are_free_and_repeatable(maze):
         again = env.sample_instance(np.random.default_rng([3, 7]), distribution)
         np.testing.assert_array_equal(again.start, drawn[7].start)
         np.testing.assert_array_equal(again.goal, drawn[7].goal)
-    cells = free_cells(maze)
+    cells = env.maze.free_cells
     starts = np.array([env.sample_instance(np.random.default_rng([4, i])).start for i in range(600)])
     near = np.abs(starts[:, None, :2] - cells).max(-1) <= 0.1 + 1e-6
     assert near.any(1).all(), "D4RL resets at integer cells +- 0.1"
     assert near.any(0).all(), "and at every free cell"
 
 
-@pytest.mark.parametrize("maze", MAZE_NAMES)
+@pytest.mark.parametrize("maze", list(MAZES))
 def test_uniform_points_lie_in_free_cells(maze):
-    env, free = Maze2dEnv(maze), {tuple(cell) for cell in free_cells(maze).tolist()}
+    env = make(maze)
+    free = {tuple(cell) for cell in env.maze.free_cells.tolist()}
     drawn = [env.sample_instance(np.random.default_rng([9, number]), "uniform") for number in range(1000)]
     points = np.array([end for instance in drawn for end in (instance.start[:2], instance.goal)])
     cells = {
         tuple(cell) for cell in np.rint(points + 0.2).astype(int).tolist()
     }  # a cell is centred at its number - 0.2
     assert cells == free, "in free cells only, and in all of them"
-    assert clearance(maze, points).min() >= BALL_RADIUS - 1e-5
+    assert env.maze.clearance(points).min() >= BALL_RADIUS - 1e-5
     for instance in drawn:
         env.check(instance)
 
 
 def test_same_start_same_actions_same_bytes(rng):
-    env = Maze2dEnv("medium")
+    env = make("medium")
     instance = env.sample_instance(rng)
     actions = rng.uniform(-1, 1, (50, 2))
     runs = []
@@ -111,10 +118,10 @@ def test_same_start_same_actions_same_bytes(rng):
 )
 def test_bad_instances_are_refused(start, goal, message):
     with pytest.raises(VhdError, match=message):
-        Maze2dEnv("umaze").check(Instance(np.array(start, float), np.array(goal, float), 0))
+        make("umaze").check(Instance(np.array(start, float), np.array(goal, float), 0))
 
 
-@pytest.mark.parametrize("maze", MAZE_NAMES)
+@pytest.mark.parametrize("maze", list(MAZES))
 def test_gymnasium_makes_and_checks_it(maze):
     env = gymnasium.make(f"vhdiffuser/Maze2d-{maze}-v1", render_mode="rgb_array")
     check_env(env.unwrapped)
@@ -138,7 +145,7 @@ def test_gymnasium_task_is_d4rls():
 
 
 def test_picture_shows_ball_goal_and_walls_where_they_are():
-    env = Maze2dEnv("umaze")
+    env = make("umaze")
     env.reset(Instance(np.array([2.8, 0.8, 0, 0]), np.array([0.8, 0.8]), 0))
     picture = env.render(500, 500)
     assert picture.shape == (500, 500, 3)

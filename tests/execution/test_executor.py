@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from toy_point import ToyController, ToyEnv, ToyPlanner, instance, make_pushed_env, make_stuck_env
 
+from vhdiffuser.envs.protocols import ExecutionRule, fixed_episode, replan_on_deviation, single_shot
 from vhdiffuser.errors import VhdError
 from vhdiffuser.execution.executor import Executor, Outcome, plan_seed
-from vhdiffuser.envs.protocols import ExecutionRule, fixed_episode, replan_on_deviation, single_shot
 from vhdiffuser.execution.simulators import Simulators
 
 ACROSS = instance((0.0, 0.0), (1.0, 0.0))

@@ -17,7 +17,6 @@ def toy_spec(dims: int, T_max: int, epsilon: float) -> EnvSpec:
     every = tuple(range(dims))
     return EnvSpec(
         name="toy",
-        family="own",
         observation_dim=dims,
         action_dim=0,
         state_dims=every,
@@ -26,13 +25,8 @@ def toy_spec(dims: int, T_max: int, epsilon: float) -> EnvSpec:
         velocity_dims=None,
         control_dt=1.0,
         epsilon=epsilon,
-        horizons=(4, 8, 16),
         T_max=T_max,
         L_min=2,
-        controller="pd",
-        step_budget=100,
-        transitions=1,
-        instances="any two cells",
     )
 
 

@@ -279,9 +279,8 @@ def test_states_outside_the_data_warn_or_are_refused() -> None:
 def test_a_planner_trained_on_straight_lines_plans_straight_lines() -> None:
     """A one-dimensional world of constant speeds: the only plan between two points is the straight line."""
     spec = EnvSpec(
-        name="line", family="own", observation_dim=1, action_dim=0, state_dims=(0,), state_names=("x",),
-        goal_dims=(0,), velocity_dims=None, control_dt=1.0, epsilon=0.05, horizons=(6, 8, 10), T_max=10, L_min=6,
-        controller="pd", step_budget=100, transitions=0, instances="",
+        name="line", observation_dim=1, action_dim=0, state_dims=(0,), state_names=("x",),
+        goal_dims=(0,), velocity_dims=None, control_dt=1.0, epsilon=0.05, T_max=10, L_min=6,
     )  # fmt: skip
     rng = np.random.default_rng(0)
     lines = [np.linspace(*rng.uniform(-1, 1, 2), 10)[:, None] for _ in range(1000)]

@@ -8,7 +8,7 @@ import imageio.v3 as imageio
 import numpy as np
 import pytest
 from pictures import BLUE, RED, picture, pixels_of
-from toy_point import SPEC, ToyController, ToyEnv, ToyPlanner
+from toy_point import ENVIRONMENT, WALLS, ToyController, ToyEnv, ToyPlanner
 
 from vhdiffuser.benchmark.methods import METHODS, PlannerChoice
 from vhdiffuser.benchmark.run import run_benchmark
@@ -24,13 +24,8 @@ from vhdiffuser.results.cells import pool
 from vhdiffuser.results.paths import plans_path, result_path, rollout_path
 from vhdiffuser.results.rollout_files import load_plans, load_rollout
 from vhdiffuser.results.rows import Row, read_folder
-from vhdiffuser.types import Instance
 
-CONFIG = BenchConfig("toy", n=30, threshold=0.05, check_every=3, keep=4, workers=1, simulators=30)
-
-
-def length_of(case: Instance) -> float:
-    return float(10 * np.abs(case.goal - case.start).max())
+CONFIG = BenchConfig(ENVIRONMENT, n=30, threshold=0.05, check_every=3, keep=4, workers=1, simulators=30)
 
 
 @pytest.fixture(scope="module")
@@ -41,10 +36,10 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
         planner = ToyPlanner(noise=0.05)
         return lambda method, environment: PlannerChoice(planner, PlanningOptions(gamma=gamma), {})
 
-    run_benchmark(CONFIG, folder, ToyEnv, source(1.0), ToyController(), length_of)
+    run_benchmark(CONFIG, folder, source(1.0), ToyController())
     for gamma in (0.8, 1.2):
         config = replace(CONFIG, methods=("vhd",), keep=0)
-        run_benchmark(config, folder / "toy" / f"gamma-{gamma}", ToyEnv, source(gamma), ToyController())
+        run_benchmark(config, folder / "toy" / f"gamma-{gamma}", source(gamma), ToyController())
     return folder
 
 
@@ -84,7 +79,7 @@ def test_the_figures_show_the_rows(results: Path, tmp_path: Path, monkeypatch: p
     for axes, value in zip(shown["toy-horizon.png"], values, strict=True):
         for protocol in ("ss", "rp"):
             fixed = [value(cells[f"fh-h{number}", protocol]) for number in (1, 2, 3)]
-            np.testing.assert_allclose(curves(axes)[f"FH ({protocol.upper()})"], [SPEC.horizons, fixed])
+            np.testing.assert_allclose(curves(axes)[f"FH ({protocol.upper()})"], [ENVIRONMENT.horizons, fixed])
             assert curves(axes)[f"VHD ({protocol.upper()})"][1] == pytest.approx(value(cells["vhd", protocol]))
     for axes, value in zip(shown["toy-gamma.png"], values, strict=True):
         gammas, heights = curves(axes)["VHD (RP)"]
@@ -148,7 +143,7 @@ def test_uniform_instances_have_a_table_of_their_own(tmp_path: Path) -> None:
     choice = PlannerChoice(ToyPlanner(noise=0.05), PlanningOptions(gamma=1.0), {})
     for distribution, seeds in (("reset", (100, 101)), ("uniform", (100,))):
         config = replace(CONFIG, methods=("vhd", "fh-h3"), n=5, keep=0, distribution=distribution, seeds=seeds)
-        run_benchmark(config, tmp_path, ToyEnv, lambda *_: choice, ToyController())
+        run_benchmark(config, tmp_path, lambda *_: choice, ToyController())
     write_report(tmp_path)
     own, rest = (tmp_path / "report.md").read_text().split("## Uniform instances")
     uniform = rest.split("## ")[0]
@@ -181,7 +176,7 @@ def test_a_gif_has_the_rollouts_frames(results: Path, tmp_path: Path) -> None:
         )
         if len(item.actions) >= 4
     )
-    frames = list(top_view_frames("toy", kept, ToyEnv().walls, [0, 1], every=2, size=120))
+    frames = list(top_view_frames("toy", kept, WALLS, [0, 1], every=2, size=120))
     steps = len(kept.actions)
     assert len(frames) == steps // 2 + 1 + steps % 2
     assert max(frames[0].shape[:2]) in (120, 121)

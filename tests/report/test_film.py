@@ -10,13 +10,11 @@ from pictures import BLUE as ROBOT_BLUE
 from pictures import RED as GOAL_RED
 from pictures import picture, pixels_of
 from PIL import Image
-from toy_point import SPEC, ToyEnv
+from toy_point import SPEC, WALLS
 
 from vhdiffuser.report.rollout_figures import draw_execution
 from vhdiffuser.report.video import FILM_FPS, film_frames, write_gif
 from vhdiffuser.types import Plan, Rollout
-
-WALLS = ToyEnv().walls
 
 
 def leg(start: tuple[float, float], goal: tuple[float, float], length: int, reverse_steps: int | None) -> Rollout:

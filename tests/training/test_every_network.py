@@ -21,7 +21,6 @@ from vhdiffuser.types import EnvSpec, Episodes
 
 SPEC = EnvSpec(
     name="glider",
-    family="own",
     observation_dim=4,
     action_dim=2,
     state_dims=(0, 1, 2, 3),
@@ -30,13 +29,8 @@ SPEC = EnvSpec(
     velocity_dims=(2, 3),
     control_dt=0.1,
     epsilon=0.05,
-    horizons=(16, 24, 32),
     T_max=32,
     L_min=8,
-    controller="inverse_dynamics",
-    step_budget=100,
-    transitions=0,
-    instances="",
 )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 from fastapi.testclient import TestClient
-from web_toys import BEHIND_WALL, FREE, SPEC, STEPS_PER_UNIT, SlowController, toy_library
+from web_toys import BEHIND_WALL, ENVIRONMENT, FREE, STEPS_PER_UNIT, SlowController, toy_library
 
 from vhdiffuser.web.app import create_app
 from vhdiffuser.web.limits import Limits
@@ -96,7 +96,7 @@ def test_a_stream_tells_horizon_plan_and_execution_in_turn(client):
 def test_replanning_is_told_with_its_reason_and_each_new_horizon(client):
     execution = client.post("/api/execute", json={**BEHIND_WALL, "protocol": "rp"}).json()
     assert not execution["success"], "straight lines do not lead around a wall"
-    assert execution["steps"] == execution["budget"] == SPEC.step_budget
+    assert execution["steps"] == execution["budget"] == ENVIRONMENT.step_budget
     plans = execution["plans"]
     assert len(plans) > 2
     assert {plan["reason"] for plan in plans[1:]} <= {"deviation", "ended"}
@@ -147,7 +147,7 @@ def test_lengths_of_many_pairs(client):
 @pytest.mark.filterwarnings("ignore::vhdiffuser.errors.ClippedLengthWarning")
 def test_a_length_clipped_at_T_max_is_noted(client):
     horizon = client.post("/api/plan", json={**FREE, "gamma": 4}).json()["horizon"]
-    assert (horizon["length"], len(horizon["notes"])) == (SPEC.T_max, 1)
+    assert (horizon["length"], len(horizon["notes"])) == (ENVIRONMENT.spec.T_max, 1)
     assert "clipped at T_max = 256" in horizon["notes"][0]
 
 

@@ -69,7 +69,7 @@ def test_a_learned_controller_may_be_missing():
 
 
 def test_a_simulator_that_is_not_installed_is_named_with_its_command(monkeypatch):
-    monkeypatch.setattr("vhdiffuser.envs.make.find_spec", lambda name: None)
+    monkeypatch.setattr("vhdiffuser.envs.environment.find_spec", lambda name: None)
     library = Library.of_weights("shipped")
     lacking = {name: missing.to_plan for name, missing in library.listing() if missing.to_plan}
     assert lacking == dict.fromkeys(("antmaze-medium", "cube"), ("pip install 'vhdiffuser[ogbench]'",))
@@ -108,14 +108,11 @@ def test_simulators_are_lent_to_one_at_a_time_and_reused():
 
 def test_a_workspace_has_two_views_that_share_an_axis():
     from dataclasses import replace
-    from types import SimpleNamespace
 
-    toy = load_toy()
-    from vhdiffuser.envs.registry import get_spec
+    from vhdiffuser.envs.registry import get_environment
     from vhdiffuser.web.scene import views_of
 
-    env = SimpleNamespace(workspace=np.array([[-1.75, -3.5, 0.2], [1.75, 3.5, 3.5]]))
-    above, front = views_of(replace(toy, spec=get_spec("cube"), env=env))  # type: ignore[arg-type]
+    above, front = views_of(replace(load_toy(), environment=get_environment("cube")))
     assert (above.right, above.up, front.right, front.up) == (1, 0, 1, 2)
     assert above.right_range == front.right_range == [-3.5, 3.5]
     assert front.up_range == [0.2, 3.5]

@@ -14,12 +14,12 @@ from vhdiffuser.control.base import Controller, make_controller
 from vhdiffuser.diffusion.config import PlannerConfig
 from vhdiffuser.diffusion.options import PlanningOptions
 from vhdiffuser.envs.registry import get_environment
-from vhdiffuser.envs.registry import get_spec
 from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.planner.planner import Planner
 from vhdiffuser.web.library import Library, Loaded, Missing, Shelf, SimulatorPool
 
-SPEC = get_spec("maze2d-umaze")
+ENVIRONMENT = get_environment("maze2d-umaze")
+SPEC = ENVIRONMENT.spec
 NORMALIZER = Normalizer(np.array([0.4, 0.4, -5, -5], np.float32), np.array([3.2, 3.2, 5, 5], np.float32))
 CONFIG = PlannerConfig(dim=8, prediction="sample", diffusion_steps=32)
 OPTIONS = PlanningOptions(steps=4, gamma=1.0)
@@ -66,14 +66,14 @@ class SlowController(Controller):
 
 
 def load_toy(controller: Controller | None = None) -> Loaded:
-    env = get_environment(SPEC.name).make()
+    env = ENVIRONMENT.make()
     return Loaded(
-        spec=SPEC,
+        environment=ENVIRONMENT,
         env=env,
         planner=Planner(StraightLines(), CONFIG, SPEC, NORMALIZER, Ruler(), options=OPTIONS, outside="ignore"),
         fixed={64: Planner(StraightLines(), CONFIG, SPEC, NORMALIZER, options=OPTIONS, outside="ignore")},
-        controller=controller or make_controller(SPEC),
-        pool=SimulatorPool(get_environment(SPEC.name).simulator, env),
+        controller=controller or make_controller(ENVIRONMENT.controller, SPEC),
+        pool=SimulatorPool(ENVIRONMENT.simulator, env),
     )
 
 

@@ -30,7 +30,7 @@ from vhdiffuser.envs.environment import Environment
 from vhdiffuser.envs.instances import draw_instances
 from vhdiffuser.envs.protocols import ExecutionRule
 from vhdiffuser.envs.success import goal_distance
-from vhdiffuser.envs.walls import wall_distance
+from vhdiffuser.envs.walls import narrowest, wall_distance
 from vhdiffuser.errors import VhdError
 from vhdiffuser.execution.executor import BatchPlanner, Executor, Outcome
 from vhdiffuser.execution.simulators import Simulators
@@ -233,10 +233,11 @@ def share_in_walls(plan: Plan, facts: Facts) -> float:
     places = facts.spec.goal_of(plan.states)[:, :2].astype(np.float64)
     # Between two states the way is straight; looked at so closely that no wall is jumped.
     longest = float(np.linalg.norm(np.diff(places, axis=0), axis=1).max())
-    pieces = max(int(np.ceil(longest / geometry.radius)), 1)
+    pieces = max(int(np.ceil(longest / (geometry.radius or narrowest(geometry.walls) / 2))), 1)
     steps = np.arange(0, pieces * (plan.length - 1) + 1) / pieces
     way = np.stack([np.interp(steps, np.arange(plan.length), places[:, dim]) for dim in range(2)], axis=1)
-    return float((wall_distance(geometry.walls, way) < BODY_SHARE * geometry.radius).mean())
+    distance = wall_distance(geometry.walls, way)
+    return float(((distance < BODY_SHARE * geometry.radius) | (distance <= 0)).mean())  # a point has no radius
 
 
 def end_gap(plan: Plan, facts: Facts) -> float:

@@ -10,7 +10,7 @@ from scipy.sparse.csgraph import dijkstra
 from scipy.spatial import cKDTree
 
 from vhdiffuser.envs.environment import Environment
-from vhdiffuser.envs.walls import extent, wall_distance
+from vhdiffuser.envs.walls import extent, narrowest, wall_distance
 from vhdiffuser.errors import VhdError
 from vhdiffuser.types import EnvSpec, FloatArray, Instance
 
@@ -98,6 +98,5 @@ def make_geodesic(environment: Environment) -> Geodesic | None:
     geometry = environment.geometry
     if not geometry.is_maze:
         return None
-    sides = np.stack([geometry.walls[:, 1] - geometry.walls[:, 0], geometry.walls[:, 3] - geometry.walls[:, 2]])
-    spacing = float(np.round(sides.min() / _POINTS_PER_WALL, 9))
+    spacing = float(np.round(narrowest(geometry.walls) / _POINTS_PER_WALL, 9))
     return Geodesic(geometry.walls, spacing, geometry.radius if geometry.clearance is None else geometry.clearance)

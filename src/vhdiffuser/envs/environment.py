@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -74,7 +73,7 @@ class Environment:
     """How random start/goal instances are drawn, in words."""
     distributions: tuple[str, ...] = ("reset", "uniform")
     """Ways in which the simulator draws instances."""
-    protocols: Mapping[str, Protocol] = field(default_factory=lambda: MappingProxyType({}))
+    protocols: Mapping[str, Protocol] = field(default_factory=dict)
     """Protocols of other benchmarks, by name, beside the paper's two."""
     official: OfficialFiles | None = None
     """Published data files."""
@@ -92,7 +91,7 @@ class Environment:
     """Control steps of the recorded paths that `vhd eval-dynamics` follows."""
     simulators: int = 64
     """Simulators that fit into about 2 GB of memory together."""
-    recipes: Mapping[str, Mapping[str, Mapping[str, Any]]] = field(default_factory=lambda: MappingProxyType({}))
+    recipes: Mapping[str, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
     """What differs from the general recipes: recipe name -> part (`planner`, `planning`, ...) -> field -> value."""
     goal_radius: float | None = None
     """Euclidean distance within which the Gymnasium task rewards (default: epsilon, in units)."""

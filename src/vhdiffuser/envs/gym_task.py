@@ -8,6 +8,7 @@ import gymnasium
 import numpy as np
 
 from vhdiffuser.envs.environment import Environment
+from vhdiffuser.envs.registry import get_environment
 from vhdiffuser.errors import VhdError
 from vhdiffuser.types import FloatArray, Instance
 
@@ -22,12 +23,16 @@ def register_id(environment: Environment) -> None:
     steps = environment.episode_steps or environment.step_budget
     gymnasium.registry.pop(gym_id(environment), None)  # an environment that replaces another, replaces its id
     gymnasium.register(
-        id=gym_id(environment), entry_point=_make_task, kwargs={"environment": environment}, max_episode_steps=steps
+        id=gym_id(environment),
+        entry_point=f"{__name__}:make_task",
+        kwargs={"environment": environment.name},  # a name: Gymnasium copies its arguments, and writes them as JSON
+        max_episode_steps=steps,
     )
 
 
-def _make_task(**options: Any) -> gymnasium.Env:
-    return GoalTask(**options)
+def make_task(environment: str, **options: Any) -> GoalTask:
+    """The task of a registered environment; what `gymnasium.make` calls."""
+    return GoalTask(get_environment(environment), **options)
 
 
 class GoalTask(gymnasium.Env):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -82,11 +83,11 @@ class Protocol:
 
 def euclidean_hit(spec: EnvSpec, radius: float) -> HitTest:
     """Euclidean distance over the goal dimensions, in the environment's units."""
+    return partial(_within, spec, radius)  # not a local function: environments are sent to worker processes
 
-    def hit(states: FloatArray, goals: FloatArray) -> np.ndarray:
-        return np.linalg.norm(spec.goal_of(states) - goals, axis=-1) <= radius
 
-    return hit
+def _within(spec: EnvSpec, radius: float, states: FloatArray, goals: FloatArray) -> np.ndarray:
+    return np.linalg.norm(spec.goal_of(states) - goals, axis=-1) <= radius
 
 
 def single_shot() -> ExecutionRule:

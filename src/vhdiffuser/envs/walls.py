@@ -12,6 +12,11 @@ def extent(walls: FloatArray) -> tuple[np.ndarray, np.ndarray]:
     return walls[:, [0, 2]].min(axis=0), walls[:, [1, 3]].max(axis=0)
 
 
+def narrowest(walls: FloatArray) -> float:
+    """Shortest side of all walls: how thick the thinnest one is."""
+    return float(min((walls[:, 1] - walls[:, 0]).min(), (walls[:, 3] - walls[:, 2]).min()))
+
+
 def inside(walls: FloatArray, points: FloatArray) -> np.ndarray:
     """(..., 2) -> (...,) whether a point lies in the maze, in a wall of it or not."""
     low, high = extent(walls)

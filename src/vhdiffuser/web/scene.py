@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from vhdiffuser.diffusion.options import SAMPLERS
-from vhdiffuser.envs.walls import extent
+from vhdiffuser.envs.walls import extent, narrowest
 from vhdiffuser.errors import VhdError
 from vhdiffuser.planner.requests import EDGE
 from vhdiffuser.streams import stream
@@ -80,7 +80,7 @@ def _seen(loaded: Loaded) -> tuple[FloatArray, FloatArray]:
     geometry = loaded.environment.geometry
     if geometry.is_maze:
         low, high = extent(geometry.walls)
-        unseen = (1 - _RIM) * (geometry.walls[0, 1] - geometry.walls[0, 0])
+        unseen = (1 - _RIM) * narrowest(geometry.walls)
         return low + unseen, high - unseen
     if geometry.bounds is not None:
         return geometry.bounds[0], geometry.bounds[1]

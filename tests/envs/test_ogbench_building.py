@@ -11,11 +11,13 @@ import ogbench.locomaze
 import ogbench.manipspace  # noqa: F401  (both register environments)
 from ogbench.manipspace.oracles.plan.cube_plan import CubePlanOracle
 
-from vhdiffuser.envs.antmaze import building as build_antmaze, build_cube
-from vhdiffuser.data.build import CHUNKS
+from vhdiffuser.envs.antmaze import building as build_antmaze
+from vhdiffuser.envs.antmaze.maze import cell_of
+from vhdiffuser.envs.antmaze.simulator import AntMazeEnv
 from vhdiffuser.envs.antmaze.walker import PROPRIOCEPTION, Walker
-from vhdiffuser.envs.antmaze import AntMazeEnv, cell_of
-from vhdiffuser.envs.cube import WORKSPACE, to_metres
+from vhdiffuser.envs.cube import building as build_cube
+from vhdiffuser.envs.cube.workspace import WORKSPACE, to_metres
+from vhdiffuser.envs.registry import get_environment, get_spec
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +29,7 @@ def walker() -> Walker:
 
 @pytest.fixture(scope="module")
 def env() -> AntMazeEnv:
-    return AntMazeEnv()
+    return AntMazeEnv(get_spec("antmaze-medium"))
 
 
 def test_ant_chunk_has_the_asked_transitions(walker):
@@ -37,7 +39,7 @@ def test_ant_chunk_has_the_asked_transitions(walker):
         assert states.dtype == actions.dtype == np.float32
         assert states.shape[1] == 29
         assert actions.shape[1] == 8
-    assert CHUNKS["antmaze"] % build_antmaze.EPISODE == 0
+    assert get_environment("antmaze-medium").builder.chunk % build_antmaze.EPISODE == 0
 
 
 def test_ant_chunk_is_a_function_of_its_generator(walker):
@@ -111,7 +113,7 @@ def test_vertex_cells_leave_out_straight_corridors(env):
 def test_cube_chunk_has_the_asked_transitions_and_stays_in_the_workspace():
     parts = build_cube.build_chunk(build_cube.EPISODE + 50, np.random.default_rng(0))
     assert [(len(states), len(actions)) for states, actions in parts] == [(1001, 1000), (51, 50)]
-    assert CHUNKS["cube"] % build_cube.EPISODE == 0
+    assert get_environment("cube").builder.chunk % build_cube.EPISODE == 0
     for states, actions in parts:
         assert states.dtype == actions.dtype == np.float32
         assert states.shape[1] == 28

@@ -1,15 +1,23 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from vhdiffuser.data.build import CHUNKS, BuildConfig, build
-from vhdiffuser.envs.maze2d.building import _next_cells, stream
+from vhdiffuser.data.build import BuildConfig, Builder, build
 from vhdiffuser.data.store import save_dataset
 from vhdiffuser.envs.datasets import load_dataset
-from vhdiffuser.envs.maze2d import MAZES, MazePhysics
-from vhdiffuser.envs.registry import get_spec
+from vhdiffuser.envs.maze2d.building import _next_cells, stream
+from vhdiffuser.envs.maze2d.maze import LARGE, MEDIUM, UMAZE
+from vhdiffuser.envs.maze2d.simulator import MazePhysics
+from vhdiffuser.envs.registry import get_environment
 from vhdiffuser.errors import DataError
+
+MAZES = {"umaze": (UMAZE, 300), "medium": (MEDIUM, 600), "large": (LARGE, 800)}
+"""Map, and D4RL's episode length: a target that is not reached in so many steps is given up."""
+ENVIRONMENT = get_environment("maze2d-umaze")
+SPEC = ENVIRONMENT.spec
 
 PUBLISHED = {
     "umaze": {
@@ -43,7 +51,7 @@ def test_regeneration_has_d4rls_statistics(maze):
     Tolerances are about four standard errors of a stream this long: some 600 targets decide where the ball has been.
     """
     published = PUBLISHED[maze]
-    streams = [stream(maze, 50_000, np.random.default_rng([0, i])) for i in range(6)]
+    streams = [stream(*MAZES[maze], 50_000, np.random.default_rng([0, i])) for i in range(6)]
     states, actions = (np.concatenate([part[i] for part in streams]) for i in (0, 1))
     np.testing.assert_allclose(states.std(0), published["std"], rtol=0.035)
     np.testing.assert_allclose(actions.std(0), published["action std"], rtol=0.008)
@@ -59,8 +67,8 @@ def test_regeneration_has_d4rls_statistics(maze):
 
 
 def test_each_action_leads_to_the_next_state(rng):
-    states, actions, _ = stream("medium", 300, rng)
-    physics = MazePhysics("medium")
+    states, actions, _ = stream(MEDIUM, 600, 300, rng)
+    physics = MazePhysics(MEDIUM)
     for t in range(0, 300, 17):
         physics.set(states[t])
         physics.step(actions[t])
@@ -69,68 +77,65 @@ def test_each_action_leads_to_the_next_state(rng):
 
 
 def test_paths_lead_to_the_target():
-    step = _next_cells("large", (7, 9))
+    step = _next_cells(LARGE, (7, 9))
     cell, count = (1, 1), 0
     while cell != (7, 9):
         cell, count = step[cell], count + 1
-        assert MAZES["large"][cell[0]][cell[1]] != "#"
+        assert LARGE.rows[cell[0]][cell[1]] != "#"
     assert count == 14  # the Manhattan distance: this pair has a direct way
 
 
 @pytest.fixture
-def small_chunks(monkeypatch):
+def builder() -> Builder:
     """Chunks of a thousand steps, not of fifty thousand."""
-    monkeypatch.setitem(CHUNKS, "maze2d", 1000)
+    assert ENVIRONMENT.builder is not None
+    return replace(ENVIRONMENT.builder, chunk=1000)
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("small_chunks")
-def test_same_seed_same_bytes_whatever_the_workers(vhd_home):
-    spec = get_spec("maze2d-umaze")
-    one = build(spec, BuildConfig(size=2001, workers=1), lambda done, total: None)
+def test_same_seed_same_bytes_whatever_the_workers(builder, vhd_home):
+    one = build(SPEC, builder, BuildConfig(size=2001, workers=1), lambda done, total: None)
     assert one.episodes.transitions == 2001
     assert len(one.episodes) == 3
     (vhd_home / "data").rename(vhd_home / "elsewhere")
-    two = build(spec, BuildConfig(size=2001, workers=2), lambda done, total: None)
+    two = build(SPEC, builder, BuildConfig(size=2001, workers=2), lambda done, total: None)
     assert one.fingerprint() == two.fingerprint()
-    other = stream("umaze", 1000, np.random.default_rng(np.random.SeedSequence([1, 0])))[0]
+    other = stream(UMAZE, 300, 1000, np.random.default_rng(np.random.SeedSequence([1, 0])))[0]
     assert not np.array_equal(other, one.episodes.observations[:1001])
 
 
-@pytest.mark.usefixtures("small_chunks")
-def test_a_stopped_build_goes_on(vhd_home):
-    spec, config = get_spec("maze2d-umaze"), BuildConfig(size=20_000, workers=1)
+def test_a_stopped_build_goes_on(builder, vhd_home):
+    config = BuildConfig(size=20_000, workers=1)
 
     def stop_after_the_first(done: int, total: int) -> None:
         if done >= 1000:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        build(spec, config, stop_after_the_first)
+        build(SPEC, builder, config, stop_after_the_first)
     kept = {path: path.stat().st_mtime_ns for path in (vhd_home / "data").rglob("chunk-*.safetensors")}
     assert 1 <= len(kept) < 20
     seen: list[int] = []
-    dataset = build(spec, config, lambda done, total: seen.append(done))
+    dataset = build(SPEC, builder, config, lambda done, total: seen.append(done))
     assert seen[0] == 1000 * len(kept), "finished chunks are not built again"
     assert seen[-1] == 20_000
     assert all(path.stat().st_mtime_ns == time for path, time in kept.items())
-    expected = stream("umaze", 1000, np.random.default_rng(np.random.SeedSequence([0, 0])))[0]
+    expected = stream(UMAZE, 300, 1000, np.random.default_rng(np.random.SeedSequence([0, 0])))[0]
     np.testing.assert_array_equal(dataset.episodes.episode(0)[0], expected)
     save_dataset(dataset)
     assert load_dataset("maze2d-umaze").fingerprint() == dataset.fingerprint()
 
 
-@pytest.mark.usefixtures("small_chunks")
-def test_a_damaged_chunk_is_said_and_built_again(vhd_home):
-    spec, config = get_spec("maze2d-umaze"), BuildConfig(size=1001, workers=1)
-    build(spec, config, lambda done, total: None)
+def test_a_damaged_chunk_is_said_and_built_again(builder, vhd_home):
+    config = BuildConfig(size=1001, workers=1)
+    build(SPEC, builder, config, lambda done, total: None)
     chunk = next((vhd_home / "data").rglob("chunk-00001.safetensors"))
     chunk.write_bytes(chunk.read_bytes()[:20])
     with pytest.raises(DataError, match="damaged chunk"):
-        build(spec, config, lambda done, total: None)
-    assert build(spec, config, lambda done, total: None).episodes.transitions == 1001
+        build(SPEC, builder, config, lambda done, total: None)
+    assert build(SPEC, builder, config, lambda done, total: None).episodes.transitions == 1001
 
 
 def test_too_small_a_size_is_refused():
     with pytest.raises(DataError, match="T_max = 256"):
-        build(get_spec("maze2d-umaze"), BuildConfig(size=100), lambda done, total: None)
+        build(SPEC, ENVIRONMENT.builder, BuildConfig(size=100), lambda done, total: None)

@@ -9,7 +9,7 @@ import pytest
 
 from vhdiffuser.data.build import BuildConfig, build
 from vhdiffuser.envs.importing import import_dataset, own_spec
-from vhdiffuser.envs.registry import get_spec
+from vhdiffuser.envs.registry import get_environment
 from vhdiffuser.errors import DataError, VhdWarning
 from vhdiffuser.types import Episodes
 
@@ -42,7 +42,8 @@ def test_it_is_inferred_from_slightly_noisy_velocities_and_over_no_episode_s_end
 
 
 def test_maze2d_s_own_data_says_its_own_time_step() -> None:
-    dataset = build(get_spec("maze2d-umaze"), BuildConfig(size=3000, workers=1), lambda done, total: None)
+    umaze = get_environment("maze2d-umaze")
+    dataset = build(umaze.spec, umaze.builder, BuildConfig(size=3000, workers=1), lambda done, total: None)
     assert dt_of(dataset.episodes) == pytest.approx(0.01, rel=1e-2)
 
 
