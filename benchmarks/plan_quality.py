@@ -35,7 +35,7 @@ from vhdiffuser.execution.rules import single_shot
 from vhdiffuser.execution.simulators import Simulators
 from vhdiffuser.planner.bound import BoundPlanner
 from vhdiffuser.planner.planner import Planner
-from vhdiffuser.types import Plan
+from vhdiffuser.trajectories import Plan
 from vhdiffuser.weights.places import run_folder
 
 

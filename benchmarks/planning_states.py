@@ -48,7 +48,8 @@ from vhdiffuser.diffusion.config import PlannerConfig
 from vhdiffuser.diffusion.task import PlannerTask
 from vhdiffuser.envs.make import body_radius, make_env
 from vhdiffuser.errors import VhdError
-from vhdiffuser.execution.executor import BatchPlanner, Executor, Outcome
+from vhdiffuser.execution.executor import Executor, Outcome
+from vhdiffuser.execution.loop import BatchPlanner
 from vhdiffuser.execution.rules import replan_on_deviation, single_shot
 from vhdiffuser.execution.simulators import Simulators
 from vhdiffuser.files import sha256
@@ -57,7 +58,8 @@ from vhdiffuser.planner.bound import BoundPlanner
 from vhdiffuser.planner.planner import Planner
 from vhdiffuser.report.comparison import Column, Comparison
 from vhdiffuser.results.summary import bootstrap_interval, wilson_interval
-from vhdiffuser.types import EnvSpec, FloatArray, Instance, IntArray, Plan
+from vhdiffuser.trajectories import Plan
+from vhdiffuser.types import EnvSpec, FloatArray, Instance, IntArray
 from vhdiffuser.weights.format import load_model
 from vhdiffuser.weights.places import find_model, run_folder
 

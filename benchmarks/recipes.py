@@ -38,7 +38,8 @@ from vhdiffuser.diffusion.task import PlannerTask
 from vhdiffuser.envs.make import make_env
 from vhdiffuser.envs.maze2d import BALL_RADIUS, clearance
 from vhdiffuser.errors import VhdError
-from vhdiffuser.execution.executor import Executor, plan_seed
+from vhdiffuser.execution.executor import Executor
+from vhdiffuser.execution.loop import plan_seed
 from vhdiffuser.execution.rules import single_shot
 from vhdiffuser.execution.simulators import Simulators
 from vhdiffuser.files import sha256

@@ -9,7 +9,7 @@ from vhdiffuser.benchmark.external_protocols import d4rl_instances
 from vhdiffuser.benchmark.instances import draw_instances
 from vhdiffuser.data.build_maze2d import stream as data_stream
 from vhdiffuser.envs.maze2d import MAZES, Maze2dEnv
-from vhdiffuser.execution.executor import plan_seed
+from vhdiffuser.execution.loop import plan_seed
 from vhdiffuser.streams import stream
 
 

@@ -12,7 +12,8 @@ from vhdiffuser.control.base import Controller, reference_states
 from vhdiffuser.envs.base import PlanningEnv
 from vhdiffuser.errors import VhdError
 from vhdiffuser.normalizer import Normalizer
-from vhdiffuser.types import EnvSpec, Instance, Plan
+from vhdiffuser.trajectories import Plan
+from vhdiffuser.types import EnvSpec, Instance
 
 SPEED = 0.1
 

@@ -16,18 +16,41 @@ from vhdiffuser.envs.gym_registration import register
 
 if TYPE_CHECKING:
     __version__: str
+    from vhdiffuser.execution.agent import Agent
+    from vhdiffuser.execution.drive import drive
     from vhdiffuser.execution.execute import execute
+    from vhdiffuser.execution.rules import replan_every, replan_on_deviation, single_shot
     from vhdiffuser.length.predictor import LengthPredictor
     from vhdiffuser.planner.load import load_planner
     from vhdiffuser.planner.planner import Planner
+    from vhdiffuser.trajectories import Plan, Rollout
 
-__all__ = ["LengthPredictor", "Planner", "execute", "load_planner"]
+__all__ = [
+    "Agent",
+    "LengthPredictor",
+    "Plan",
+    "Planner",
+    "Rollout",
+    "drive",
+    "execute",
+    "load_planner",
+    "replan_every",
+    "replan_on_deviation",
+    "single_shot",
+]
 
 _HOMES = {
+    "Agent": "vhdiffuser.execution.agent",
     "LengthPredictor": "vhdiffuser.length.predictor",
+    "Plan": "vhdiffuser.trajectories",
     "Planner": "vhdiffuser.planner.planner",
+    "Rollout": "vhdiffuser.trajectories",
+    "drive": "vhdiffuser.execution.drive",
     "execute": "vhdiffuser.execution.execute",
     "load_planner": "vhdiffuser.planner.load",
+    "replan_every": "vhdiffuser.execution.rules",
+    "replan_on_deviation": "vhdiffuser.execution.rules",
+    "single_shot": "vhdiffuser.execution.rules",
 }
 
 register()

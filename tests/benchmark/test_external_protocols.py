@@ -18,7 +18,7 @@ from vhdiffuser.errors import VhdError
 from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.results.paths import result_path
 from vhdiffuser.results.rows import read_results
-from vhdiffuser.types import Plan
+from vhdiffuser.trajectories import Plan
 
 SPEC = get_spec("maze2d-umaze")
 

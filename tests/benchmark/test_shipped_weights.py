@@ -15,7 +15,8 @@ from vhdiffuser.envs.registry import SPECS
 from vhdiffuser.execution.executor import Executor
 from vhdiffuser.execution.rules import replan_on_deviation, single_shot
 from vhdiffuser.execution.simulators import Simulators
-from vhdiffuser.types import EnvSpec, Instance, Plan
+from vhdiffuser.trajectories import Plan
+from vhdiffuser.types import EnvSpec, Instance
 from vhdiffuser.weights.places import shipped_environments, shipped_path
 
 

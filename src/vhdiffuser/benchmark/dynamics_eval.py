@@ -22,7 +22,8 @@ from vhdiffuser.envs.make import make_env
 from vhdiffuser.errors import DataError, VhdError
 from vhdiffuser.execution.simulators import Simulators
 from vhdiffuser.execution.tracking import follow
-from vhdiffuser.types import EnvSpec, Episodes, FloatArray, Instance, Plan
+from vhdiffuser.trajectories import Plan
+from vhdiffuser.types import EnvSpec, Episodes, FloatArray, Instance
 
 _CONTACT = 18
 """The gripper's contact in the cube's observation, 0 to 1."""

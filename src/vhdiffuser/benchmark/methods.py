@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from vhdiffuser.errors import DataError, UnknownNameError
-from vhdiffuser.execution.executor import BatchPlanner
+from vhdiffuser.execution.loop import BatchPlanner
 from vhdiffuser.types import EnvSpec
 
 

@@ -13,14 +13,7 @@ from vhdiffuser.benchmark.methods import TABLE_METHODS
 from vhdiffuser.envs.base import PlanningEnv
 from vhdiffuser.errors import UnknownNameError, VhdError
 from vhdiffuser.execution.executor import Outcome
-from vhdiffuser.execution.rules import (
-    CHECK_EVERY,
-    THRESHOLD,
-    ExecutionRule,
-    HitTest,
-    replan_on_deviation,
-    single_shot,
-)
+from vhdiffuser.execution.rules import CHECK_EVERY, THRESHOLD, ExecutionRule, HitTest, paper_rule, replan_on_deviation
 from vhdiffuser.files import sha256
 from vhdiffuser.results.paths import PAIRS
 from vhdiffuser.types import Instance
@@ -101,11 +94,7 @@ def make_setting(protocol: str, config: BenchConfig, env: PlanningEnv, seed: int
     if protocol not in PROTOCOLS:
         raise UnknownNameError("protocol", protocol, list(PROTOCOLS))
     if protocol in ("ss", "rp"):
-        rule = (
-            single_shot()
-            if protocol == "ss"
-            else replan_on_deviation(env.spec.step_budget, config.threshold, config.check_every)
-        )
+        rule = paper_rule(protocol, env.spec.step_budget, config.threshold, config.check_every)
         return Setting(paper_instances(config, env, seed), rule)
     if distribution(config) != "reset":
         raise VhdError(

@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 
 from vhdiffuser.errors import UnknownNameError, VhdError
-from vhdiffuser.types import EnvSpec, FloatArray, IntArray, Plan
+from vhdiffuser.trajectories import Plan
+from vhdiffuser.types import EnvSpec, FloatArray, IntArray
+from vhdiffuser.weights.places import find_model
 
 
 class Controller(ABC):
@@ -67,6 +69,11 @@ def make_controller(spec: EnvSpec, model: Path | None = None, name: str | None =
     if name not in _FACTORIES:
         raise UnknownNameError("controller", name, list(_FACTORIES))
     return _FACTORIES[name](spec, model)
+
+
+def default_controller(spec: EnvSpec) -> Controller:
+    """The environment's controller, with the inverse dynamics model that you trained or that ships."""
+    return make_controller(spec, find_model(spec.name, "dynamics") if spec.controller == "inverse_dynamics" else None)
 
 
 def reference_states(plans: Sequence[Plan], indices: IntArray, ahead: int = 1) -> FloatArray:

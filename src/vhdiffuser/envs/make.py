@@ -1,12 +1,14 @@
-"""From a name to a simulator, and to the size of the body in it."""
+"""From a name to a simulator, to the size of the body in it, and to its walls."""
 
 from __future__ import annotations
 
 from importlib.util import find_spec
 
+import numpy as np
+
 from vhdiffuser.envs.base import PlanningEnv
 from vhdiffuser.envs.registry import get_spec
-from vhdiffuser.types import EnvSpec
+from vhdiffuser.types import EnvSpec, FloatArray
 
 
 def make_env(name: str) -> PlanningEnv:
@@ -41,3 +43,16 @@ def body_radius(spec: EnvSpec) -> float:
 
         return TORSO_RADIUS
     return 0.0
+
+
+def walls_of(spec: EnvSpec) -> FloatArray:
+    """(n, 4) walls of a registered maze; none elsewhere."""
+    if spec.family == "maze2d":
+        from vhdiffuser.envs.maze2d import wall_boxes
+
+        return wall_boxes(spec.name.removeprefix("maze2d-"))
+    if spec.family == "antmaze":
+        from vhdiffuser.envs.antmaze import AntMazeEnv
+
+        return AntMazeEnv().walls
+    return np.zeros((0, 4))

@@ -5,16 +5,16 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from vhdiffuser.control.base import Controller, make_controller
+from vhdiffuser.control.base import Controller
 from vhdiffuser.envs.base import PlanningEnv
 from vhdiffuser.envs.make import make_env
 from vhdiffuser.envs.registry import SPECS
-from vhdiffuser.errors import UnknownNameError, VhdError
-from vhdiffuser.execution.executor import BatchPlanner, Executor
-from vhdiffuser.execution.rules import replan_on_deviation, single_shot
-from vhdiffuser.execution.simulators import Simulators
-from vhdiffuser.types import EnvSpec, Instance, Rollout
-from vhdiffuser.weights.places import find_model
+from vhdiffuser.errors import VhdError
+from vhdiffuser.execution.agent import Agent
+from vhdiffuser.execution.loop import BatchPlanner
+from vhdiffuser.execution.rules import paper_rule
+from vhdiffuser.trajectories import Rollout
+from vhdiffuser.types import Instance
 
 
 def execute(
@@ -38,22 +38,16 @@ def execute(
     >>> rollout = execute(planner, [1, 1, 0, 0], [7, 9])             # doctest: +SKIP
     >>> rollout.success, rollout.steps, rollout.replans              # doctest: +SKIP
     """
-    rules = {"ss": single_shot(), "rp": replan_on_deviation(planner.spec.step_budget)}
-    if protocol not in rules:
-        raise UnknownNameError("protocol", protocol, list(rules))
+    rule = paper_rule(protocol, planner.spec.step_budget)
     if env is None:
         if planner.spec.name not in SPECS:
             raise VhdError(f"{planner.spec.name} has no simulator of ours: give `env`, a PlanningEnv of your own.")
         env = make_env(planner.spec.name)
-    simulator = env
     instance = Instance(np.asarray(start, np.float32), np.asarray(goal, np.float32), seed)
-    simulator.check(instance)
-    controller = controller or default_controller(planner.spec)
-    with Simulators(lambda: simulator, slots=1, workers=1) as simulators:
-        (outcome,) = Executor(planner, controller, simulators, rules[protocol], seed, length).run([instance])
-    return outcome.rollout
-
-
-def default_controller(spec: EnvSpec) -> Controller:
-    """The environment's controller, with the inverse dynamics model that you trained or that ships."""
-    return make_controller(spec, find_model(spec.name, "dynamics") if spec.controller == "inverse_dynamics" else None)
+    env.check(instance)
+    agent = Agent(planner, controller, rule, seed=seed, length=length)
+    agent.reset(instance.goal)
+    action = agent.act(env.reset(instance))
+    while not agent.done:
+        action = agent.act(env.step(action))
+    return agent.rollout()

@@ -10,7 +10,8 @@ import numpy as np
 from vhdiffuser.errors import OutsideDataWarning, VhdError
 from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.planner.planner import Planner
-from vhdiffuser.types import EnvSpec, FloatArray, IntArray, Plan
+from vhdiffuser.trajectories import Plan
+from vhdiffuser.types import EnvSpec, FloatArray, IntArray
 
 
 @dataclass(frozen=True)

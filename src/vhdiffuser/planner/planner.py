@@ -22,7 +22,8 @@ from vhdiffuser.length.horizon import plan_lengths
 from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.planner.requests import check_inside, checked_goals, checked_lengths, checked_seeds, checked_starts
 from vhdiffuser.threads import batches_in_parallel
-from vhdiffuser.types import EnvSpec, FloatArray, IntArray, Plan
+from vhdiffuser.trajectories import Plan
+from vhdiffuser.types import EnvSpec, FloatArray, IntArray
 from vhdiffuser.weights.format import load_model
 
 KNOTS_PER_BATCH = 2048
@@ -255,4 +256,4 @@ class Planner:
         last = list(self.spec.goal_dims) if self.config.clamp == "goal" else list(range(self.spec.state_dim))
         states[0] = start
         states[-1, last] = target[last]
-        return Plan(states=states, goal=self.spec.goal_of(target), denoising=kept)
+        return Plan(states=states, goal=self.spec.goal_of(target), denoising=kept, spec=self.spec)

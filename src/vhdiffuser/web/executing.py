@@ -11,13 +11,14 @@ import numpy as np
 from vhdiffuser.benchmark.methods import METHODS, Method
 from vhdiffuser.control.base import Controller
 from vhdiffuser.execution.executor import Executor
-from vhdiffuser.execution.rules import ExecutionRule, replan_on_deviation, single_shot
+from vhdiffuser.execution.rules import paper_rule
 from vhdiffuser.planner.bound import BoundPlanner
-from vhdiffuser.types import EnvSpec, FloatArray, Instance, IntArray, Plan
+from vhdiffuser.trajectories import Plan
+from vhdiffuser.types import EnvSpec, FloatArray, Instance, IntArray
 from vhdiffuser.web.jobs import Token
 from vhdiffuser.web.library import Loaded
 from vhdiffuser.web.limits import NotReady
-from vhdiffuser.web.messages import ExecuteRequest, ExecutionReply, MadePlan, MethodReply, Protocol
+from vhdiffuser.web.messages import ExecuteRequest, ExecutionReply, MadePlan, MethodReply
 from vhdiffuser.web.planning import bound
 from vhdiffuser.web.scene import numbers
 
@@ -62,11 +63,6 @@ class _EndablePlanner(BoundPlanner):
         return super().plan_batch(starts, goals, lengths, seeds=seeds)
 
 
-def rule_of(spec: EnvSpec, protocol: Protocol) -> ExecutionRule:
-    """The benchmark's rule."""
-    return single_shot() if protocol == "ss" else replan_on_deviation(spec.step_budget)
-
-
 def execute(loaded: Loaded, request: ExecuteRequest, instance: Instance, token: Token) -> ExecutionReply:
     """VHD on this pair, or a plan of the length that the request fixes."""
     return _run(loaded, bound(loaded, request), request, instance, request.length, token)
@@ -108,7 +104,7 @@ def _run(
             f"{loaded.spec.name}: its controller's weights are not there, so plans cannot be executed. "
             f"Make them with `vhd train dynamics {loaded.spec.name}`."
         )
-    rule = rule_of(loaded.spec, request.protocol)
+    rule = paper_rule(request.protocol, loaded.spec.step_budget)
     with loaded.pool.lent() as simulators:
         executor = Executor(
             _EndablePlanner(**vars(planner), token=token),
