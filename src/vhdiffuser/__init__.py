@@ -3,6 +3,7 @@
     planner = vhdiffuser.load_planner("maze2d-large")
     plan = planner.plan(start=[1, 1, 0, 0], goal=[7, 9])
     rollout = vhdiffuser.execute(planner, start=[1, 1, 0, 0], goal=[7, 9], protocol="rp")
+    agent = vhdiffuser.Agent(planner)  # in a control loop of your own
 
 Importing it makes `gymnasium.make("vhdiffuser/Maze2d-large-v1")` work; the simulators, torch and the
 rest are imported where they are used.

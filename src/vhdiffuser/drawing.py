@@ -80,7 +80,7 @@ def label_page(axes: Axes, environment: str, names: Sequence[str]) -> None:
     right, up = names
     if rows_down(environment):
         right, up = up, right
-        axes.yaxis.set_major_formatter(lambda value, _: f"{-value:g}")
+        axes.yaxis.set_major_formatter(lambda value, _: f"{0.0 - value:g}")
     axes.set_xlabel(right)
     axes.set_ylabel(up)
 
@@ -111,12 +111,14 @@ def draw_path(axes: Axes, places: FloatArray, **style: Any) -> None:
     axes.plot(places[:, 0], places[:, 1], **{"color": PATH_COLOUR, "linewidth": 1.5, **style})
 
 
-def draw_ends(axes: Axes, start: FloatArray, goal: FloatArray, tolerance: FloatArray | None = None) -> None:
+def draw_ends(
+    axes: Axes, start: FloatArray, goal: FloatArray, tolerance: FloatArray | None = None, size: float = 6
+) -> None:
     """Start (yellow) and goal (red) on the page, with the goal region when its half sides are given."""
     from matplotlib.patches import Rectangle
 
-    axes.plot(start[0], start[1], "o", color=START_COLOUR, markersize=6, markeredgecolor="black", zorder=5)
-    axes.plot(goal[0], goal[1], "*", color=GOAL_COLOUR, markersize=8, markeredgecolor="black", zorder=5)
+    axes.plot(start[0], start[1], "o", color=START_COLOUR, markersize=size, markeredgecolor="black", zorder=5)
+    axes.plot(goal[0], goal[1], "*", color=GOAL_COLOUR, markersize=4 / 3 * size, markeredgecolor="black", zorder=5)
     if tolerance is not None:
         width, height = 2 * tolerance
         left, low = goal - tolerance

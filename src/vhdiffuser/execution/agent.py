@@ -35,8 +35,9 @@ class Agent:
 
     >>> agent = Agent(planner)                                       # doctest: +SKIP
     >>> agent.reset(goal=[7, 9])                                     # doctest: +SKIP
+    >>> action = agent.act(observation)                              # doctest: +SKIP
     >>> while not agent.done:                                        # doctest: +SKIP
-    ...     observation = robot.step(agent.act(observation))
+    ...     action = agent.act(robot.step(action))
 
     Call `act` once a control step (`planner.spec.control_dt` seconds): each index of a plan gets exactly one action.
     """

@@ -72,7 +72,8 @@ class Plan:
         three in space (`ax` is then one with `projection="3d"`), any other number over time. `data`, the training
         episodes or (n, goal_dim) positions, is a faint backdrop in the plane and in space.
 
-        >>> planner.plan([1, 1, 0, 0], [3, 1]).plot().figure.savefig("plan.png")      # doctest: +SKIP
+        >>> planner.plan([1, 1, 0, 0], [3, 1]).plot()                # doctest: +SKIP
+        >>> matplotlib.pyplot.show()                                 # doctest: +SKIP
         """
         from vhdiffuser.trajectories.plots import View
 

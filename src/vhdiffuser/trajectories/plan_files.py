@@ -44,11 +44,16 @@ def _format(path: Path, formats: dict[str, Callable[..., Any]]) -> Callable[...,
 
 
 def _check(path: Path, plan: Plan) -> None:
-    sizes = (plan.states.shape[1],) if plan.spec is None else (plan.spec.state_dim,)
-    if plan.states.shape[1] not in sizes or not np.isfinite(plan.states).all() or not np.isfinite(plan.goal).all():
-        raise DataError(f"{path}: states of {plan.states.shape[1]} numbers, or not finite; {sizes[0]} are expected.")
-    if plan.goal.ndim != 1 or (plan.spec is not None and len(plan.goal) != plan.spec.goal_dim):
-        raise DataError(f"{path}: a goal of shape {plan.goal.shape} does not fit {plan!r}. Save the plan again.")
+    if not np.isfinite(plan.states).all() or not np.isfinite(plan.goal).all():
+        raise DataError(f"{path}: holds NaN or infinity. Save the plan again.")
+    fits = plan.goal.ndim == 1
+    if plan.spec is not None:
+        fits = plan.states.shape[1] == plan.spec.state_dim and plan.goal.shape == (plan.spec.goal_dim,)
+    if not fits:
+        raise DataError(
+            f"{path}: states {plan.states.shape} and goal {plan.goal.shape} do not fit each other or the environment. "
+            "Save the plan again."
+        )
 
 
 def _write_npz(plan: Plan, path: Path) -> None:

@@ -37,6 +37,8 @@ _STYLES: dict[Role, dict[str, Any]] = {
     "path": {"color": PATH_COLOUR, "linewidth": 1.5},
 }
 _BACKDROP: dict[str, Any] = {"color": "0.6", "linestyle": "", "marker": ",", "alpha": 0.35, "zorder": 0}
+_MARKER = 9
+"""Size of a start; a goal is a third larger."""
 _BACKDROP_POINTS = 20_000
 """Positions of the data that are drawn at most."""
 
@@ -68,7 +70,10 @@ class View:
             return
         names = [spec.state_names[dim] for dim in spec.goal_dims]
         if spec.goal_dim == 2:
-            draw_walls(self.axes, boxes_on_page(spec.name, known_walls(spec, walls)))
+            boxes = boxes_on_page(spec.name, known_walls(spec, walls))
+            draw_walls(self.axes, boxes)
+            if len(boxes) == 0:  # a straight way along an axis would shrink the frame to a line
+                self.axes.set_aspect("equal", adjustable="datalim")
             label_page(self.axes, spec.name, names)
         elif self.axes.name != "3d":
             raise VhdError(f"{spec.name}: positions have three dimensions; give axes made with projection='3d'.")
@@ -99,14 +104,16 @@ class View:
                     self.axes.plot(self._seconds(steps), value, "*", color=f"C{dim}", markeredgecolor="black")
             return
         for goal in distinct[:-1]:
-            self.axes.plot(*self._coordinates(goal), "*", color=GOAL_COLOUR, markersize=8, alpha=0.35)
+            self.axes.plot(*self._coordinates(goal), "*", color=GOAL_COLOUR, markersize=4 / 3 * _MARKER, alpha=0.35)
         first, goal = self._places(start), distinct[-1]
         if self.axes.name != "3d":
             spec = self._known()
-            draw_ends(self.axes, on_page(spec.name, first), on_page(spec.name, goal))
+            draw_ends(self.axes, on_page(spec.name, first), on_page(spec.name, goal), size=_MARKER)
             return
-        self.axes.plot(*self._coordinates(first), "o", color=START_COLOUR, markeredgecolor="black")
-        self.axes.plot(*self._coordinates(goal), "*", color=GOAL_COLOUR, markersize=8, markeredgecolor="black")
+        self.axes.plot(*self._coordinates(first), "o", color=START_COLOUR, markersize=_MARKER, markeredgecolor="black")
+        self.axes.plot(
+            *self._coordinates(goal), "*", color=GOAL_COLOUR, markersize=4 / 3 * _MARKER, markeredgecolor="black"
+        )
 
     @property
     def _over_time(self) -> bool:
