@@ -86,6 +86,12 @@ def test_an_agent_is_driven_by_a_loop_of_one_s_own(vhd_home):
     assert typical < slowest
 
 
+@pytest.mark.slow
+def test_pointmaze_is_driven_with_shipped_weights(vhd_home):
+    pytest.importorskip("gymnasium_robotics", reason="gymnasium-robotics is not installed")
+    assert re.search(r"maze2d-umaze: goal .* reached", run_example("pointmaze.py", vhd_home))
+
+
 def test_every_example_is_tested_and_listed():
     tested = set(re.findall(r'run_example\("(\w+\.py)"', Path(__file__).read_text(encoding="utf-8")))
     present = {path.name for path in EXAMPLES.glob("*.py")}

@@ -32,7 +32,7 @@ Role = Literal["plan only", "plan", "path"]
 executed path."""
 
 _STYLES: dict[Role, dict[str, Any]] = {
-    "plan only": {"color": PATH_COLOUR, "linewidth": 0.8, "marker": ".", "markersize": 2.6},
+    "plan only": {"color": PATH_COLOUR, "linewidth": 0.8, "marker": ".", "markersize": 2.2},
     "plan": {"color": PLAN_COLOUR, "linewidth": 4, "alpha": 0.5},
     "path": {"color": PATH_COLOUR, "linewidth": 1.5},
 }
