@@ -34,7 +34,7 @@ from vhdiffuser.envs.walls import wall_distance
 from vhdiffuser.execution.executor import Executor
 from vhdiffuser.execution.simulators import Simulators
 from vhdiffuser.planner.planner import Planner
-from vhdiffuser.types import Plan
+from vhdiffuser.trajectories import Plan
 from vhdiffuser.weights.places import run_folder
 
 

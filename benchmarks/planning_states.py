@@ -51,14 +51,16 @@ from vhdiffuser.envs.instances import draw_instances
 from vhdiffuser.envs.protocols import replan_on_deviation, single_shot
 from vhdiffuser.envs.registry import get_environment
 from vhdiffuser.errors import VhdError
-from vhdiffuser.execution.executor import BatchPlanner, Executor, Outcome
+from vhdiffuser.execution.executor import Executor, Outcome
+from vhdiffuser.execution.loop import BatchPlanner
 from vhdiffuser.execution.simulators import Simulators
 from vhdiffuser.files import sha256
 from vhdiffuser.length.predictor import LengthPredictor
 from vhdiffuser.planner.planner import Planner
 from vhdiffuser.report.comparison import Column, Comparison
 from vhdiffuser.results.summary import bootstrap_interval, wilson_interval
-from vhdiffuser.types import EnvSpec, FloatArray, Instance, IntArray, Plan
+from vhdiffuser.trajectories import Plan
+from vhdiffuser.types import EnvSpec, FloatArray, Instance, IntArray
 from vhdiffuser.weights.format import load_model
 from vhdiffuser.weights.places import find_model, run_folder
 

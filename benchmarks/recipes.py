@@ -39,7 +39,8 @@ from vhdiffuser.envs.instances import draw_instances
 from vhdiffuser.envs.protocols import single_shot
 from vhdiffuser.envs.registry import get_environment
 from vhdiffuser.errors import VhdError
-from vhdiffuser.execution.executor import Executor, plan_seed
+from vhdiffuser.execution.executor import Executor
+from vhdiffuser.execution.loop import plan_seed
 from vhdiffuser.execution.simulators import Simulators
 from vhdiffuser.files import sha256
 from vhdiffuser.length.predictor import LengthPredictor

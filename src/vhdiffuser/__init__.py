@@ -3,6 +3,7 @@
     planner = vhdiffuser.load_planner("maze2d-large")
     plan = planner.plan(start=[1, 1, 0, 0], goal=[7, 9])
     rollout = vhdiffuser.execute(planner, start=[1, 1, 0, 0], goal=[7, 9], protocol="rp")
+    agent = vhdiffuser.Agent(planner)  # in a control loop of your own
 
 Importing it makes `gymnasium.make("vhdiffuser/Maze2d-large-v1")` work; the simulators, torch and the
 rest are imported where they are used.
@@ -23,22 +24,30 @@ if TYPE_CHECKING:
     from vhdiffuser.envs.datasets import load_dataset
     from vhdiffuser.envs.environment import Environment, Geometry
     from vhdiffuser.envs.maze2d.environments import make_maze
+    from vhdiffuser.envs.protocols import replan_every, replan_on_deviation, single_shot
     from vhdiffuser.envs.registry import environments, get_environment, register
+    from vhdiffuser.execution.agent import Agent
+    from vhdiffuser.execution.drive import drive
     from vhdiffuser.execution.execute import execute
     from vhdiffuser.length.predictor import LengthPredictor
     from vhdiffuser.planner.load import load_planner
     from vhdiffuser.planner.planner import Planner
     from vhdiffuser.recipes.recipe import Recipe, get_recipe
     from vhdiffuser.recipes.train import train_dynamics, train_length, train_planner
+    from vhdiffuser.trajectories import Plan, Rollout
 
 __all__ = [
+    "Agent",
     "Environment",
     "Geometry",
     "LengthPredictor",
+    "Plan",
     "Planner",
     "PlanningEnv",
     "PlanningOptions",
     "Recipe",
+    "Rollout",
+    "drive",
     "environments",
     "evaluate",
     "execute",
@@ -49,21 +58,28 @@ __all__ = [
     "load_planner",
     "make_maze",
     "register",
+    "replan_every",
+    "replan_on_deviation",
+    "single_shot",
     "train_dynamics",
     "train_length",
     "train_planner",
 ]
 
 _HOMES = {
+    "Agent": "vhdiffuser.execution.agent",
     "Environment": "vhdiffuser.envs.environment",
     "Geometry": "vhdiffuser.envs.environment",
     "LengthPredictor": "vhdiffuser.length.predictor",
+    "Plan": "vhdiffuser.trajectories",
     "Planner": "vhdiffuser.planner.planner",
     "PlanningEnv": "vhdiffuser.envs.base",
     "environments": "vhdiffuser.envs.registry",
     "PlanningOptions": "vhdiffuser.diffusion.options",
     "Recipe": "vhdiffuser.recipes.recipe",
     "evaluate": "vhdiffuser.benchmark.evaluate",
+    "Rollout": "vhdiffuser.trajectories",
+    "drive": "vhdiffuser.execution.drive",
     "execute": "vhdiffuser.execution.execute",
     "get_environment": "vhdiffuser.envs.registry",
     "get_recipe": "vhdiffuser.recipes.recipe",
@@ -75,6 +91,9 @@ _HOMES = {
     "train_dynamics": "vhdiffuser.recipes.train",
     "train_length": "vhdiffuser.recipes.train",
     "train_planner": "vhdiffuser.recipes.train",
+    "replan_every": "vhdiffuser.envs.protocols",
+    "replan_on_deviation": "vhdiffuser.envs.protocols",
+    "single_shot": "vhdiffuser.envs.protocols",
 }
 
 register_ours()

@@ -217,27 +217,6 @@ class Episodes:
 
 
 @dataclass(frozen=True)
-class Plan:
-    """A planned trajectory at the control rate: L states, L-1 control steps, in the environment's units."""
-
-    states: FloatArray
-    """(L, d); states[0] is the start, the goal dimensions of states[-1] are the goal."""
-    goal: FloatArray
-    """(goal_dim,)."""
-    denoising: FloatArray | None = None
-    """(reverse steps + 1, knots, d) when the reverse process was asked to be kept."""
-
-    def __post_init__(self) -> None:
-        if self.states.ndim != 2 or len(self.states) < 2:
-            raise ValueError(f"a plan needs (L >= 2, d) states, got shape {self.states.shape}.")
-
-    @property
-    def length(self) -> int:
-        """L: number of states; L-1 control steps."""
-        return len(self.states)
-
-
-@dataclass(frozen=True)
 class Instance:
     """One test case: where to start and where to go. `seed` fixes what the start state leaves open."""
 
@@ -247,25 +226,3 @@ class Instance:
     """(goal_dim,)."""
     seed: int
     """Seed of the simulator's reset (for example of the ant's joints)."""
-
-
-@dataclass(frozen=True)
-class Rollout:
-    """What an execution did, until its first hit, its end or its budget."""
-
-    observations: FloatArray
-    """(steps + 1, observation_dim)."""
-    success: bool
-    """Whether the last state lies within epsilon of the goal."""
-    plans: tuple[tuple[int, Plan], ...]
-    """(control step at which it was made, plan); the first at step 0."""
-
-    @property
-    def steps(self) -> int:
-        """Control actions issued: the paper's executed steps."""
-        return len(self.observations) - 1
-
-    @property
-    def replans(self) -> int:
-        """Plans made after the first."""
-        return len(self.plans) - 1

@@ -19,7 +19,7 @@ from vhdiffuser.diffusion.options import PlanningOptions
 from vhdiffuser.envs.registry import get_spec
 from vhdiffuser.length.config import LengthConfig
 from vhdiffuser.results.summary import Summary
-from vhdiffuser.types import Plan
+from vhdiffuser.trajectories import Plan
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "benchmarks"
 UMAZE = get_spec("maze2d-umaze")

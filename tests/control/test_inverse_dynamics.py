@@ -19,7 +19,8 @@ from vhdiffuser.control.inverse_dynamics import (
 from vhdiffuser.envs.registry import get_spec
 from vhdiffuser.errors import DataError, VhdError
 from vhdiffuser.normalizer import Normalizer
-from vhdiffuser.types import Episodes, Plan
+from vhdiffuser.trajectories import Plan
+from vhdiffuser.types import Episodes
 from vhdiffuser.weights.format import save_model
 
 # A point with a heading it cannot change: observation (x, y, heading), p <- p + 0.1 * action.

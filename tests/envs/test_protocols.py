@@ -19,7 +19,7 @@ from vhdiffuser.errors import UnknownNameError
 from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.results.paths import result_path
 from vhdiffuser.results.rows import read_results
-from vhdiffuser.types import Plan
+from vhdiffuser.trajectories import Plan
 
 UMAZE = get_environment("maze2d-umaze")
 SPEC = UMAZE.spec

@@ -14,12 +14,13 @@ from vhdiffuser.benchmark.methods import METHODS, PlannerChoice
 from vhdiffuser.benchmark.run import run_benchmark
 from vhdiffuser.benchmark.settings import BenchConfig
 from vhdiffuser.diffusion.options import PlanningOptions
+from vhdiffuser.drawing import boxes_on_page, on_page
 from vhdiffuser.errors import DataError, VhdError
+from vhdiffuser.painting import write_gif
 from vhdiffuser.report import figures
 from vhdiffuser.report.build import CASE_METHODS, write_report
-from vhdiffuser.report.drawing import boxes_on_page, on_page
 from vhdiffuser.report.figures import choose_case
-from vhdiffuser.report.video import replay_frames, top_view_frames, write_gif
+from vhdiffuser.report.video import replay_frames, top_view_frames
 from vhdiffuser.results.cells import pool
 from vhdiffuser.results.paths import plans_path, result_path, rollout_path
 from vhdiffuser.results.rollout_files import load_plans, load_rollout

@@ -21,7 +21,8 @@ from vhdiffuser.envs.environment import Environment
 from vhdiffuser.errors import DataError, VhdError
 from vhdiffuser.execution.simulators import Simulators
 from vhdiffuser.execution.tracking import follow
-from vhdiffuser.types import EnvSpec, Episodes, FloatArray, Instance, Plan
+from vhdiffuser.trajectories import Plan
+from vhdiffuser.types import EnvSpec, Episodes, FloatArray, Instance
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,9 @@ from pathlib import Path
 from vhdiffuser.benchmark.methods import PlannerChoice
 from vhdiffuser.benchmark.run import run_benchmark
 from vhdiffuser.benchmark.settings import BenchConfig
-from vhdiffuser.control.base import Controller
+from vhdiffuser.control.base import Controller, default_controller
 from vhdiffuser.envs.environment import Environment
 from vhdiffuser.envs.registry import get_environment
-from vhdiffuser.execution.execute import default_controller
 from vhdiffuser.planner.planner import Planner
 from vhdiffuser.results.summary import Summary
 
@@ -53,7 +52,7 @@ def evaluate(
         keep=0,
         workers=workers,
     )
-    controller = controller or default_controller(environment)
+    controller = controller or default_controller(environment.spec)
     if folder is not None:
         return run_benchmark(config, folder, lambda *_: choice, controller)
     with tempfile.TemporaryDirectory() as temporary:

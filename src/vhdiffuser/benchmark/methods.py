@@ -11,7 +11,7 @@ from vhdiffuser.diffusion.options import OptionChanges, PlanningOptions
 from vhdiffuser.envs.environment import Environment
 from vhdiffuser.envs.registry import get_environment
 from vhdiffuser.errors import DataError, UnknownNameError
-from vhdiffuser.execution.executor import BatchPlanner
+from vhdiffuser.execution.loop import BatchPlanner
 from vhdiffuser.files import sha256
 from vhdiffuser.length.predictor import LengthPredictor
 from vhdiffuser.planner.planner import Planner

@@ -23,7 +23,8 @@ from vhdiffuser.control.inverse_dynamics import (
 )
 from vhdiffuser.errors import DataError
 from vhdiffuser.normalizer import Normalizer
-from vhdiffuser.types import EnvSpec, Episodes, FloatArray, Plan
+from vhdiffuser.trajectories import Plan
+from vhdiffuser.types import EnvSpec, Episodes, FloatArray
 from vhdiffuser.weights.format import ModelHeader
 
 

@@ -16,7 +16,8 @@ from vhdiffuser.errors import DataError, VhdError
 from vhdiffuser.files import sha256
 from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.threads import torch_threads
-from vhdiffuser.types import EnvSpec, FloatArray, IntArray, Plan
+from vhdiffuser.trajectories import Plan
+from vhdiffuser.types import EnvSpec, FloatArray, IntArray
 from vhdiffuser.weights.format import load_model
 
 _BLOCK = 64

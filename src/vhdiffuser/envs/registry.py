@@ -75,6 +75,11 @@ def find_environment(name: str) -> Environment | None:
         return None
 
 
+def environment_of(spec: EnvSpec) -> Environment:
+    """The environment that a spec belongs to, or one with nothing but the spec."""
+    return find_environment(spec.name) or Environment(spec)
+
+
 def get_spec(name: str) -> EnvSpec:
     """The planning contract of an environment."""
     return get_environment(name).spec

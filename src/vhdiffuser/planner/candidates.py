@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from vhdiffuser.errors import OutsideDataWarning
 from vhdiffuser.normalizer import Normalizer
-from vhdiffuser.types import EnvSpec, FloatArray, IntArray, Plan
+from vhdiffuser.trajectories import Plan
+from vhdiffuser.types import EnvSpec, FloatArray, IntArray
 
 
 class StepsPredictor(Protocol):

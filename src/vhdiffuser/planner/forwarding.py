@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.planner.planner import Planner
-from vhdiffuser.types import EnvSpec, FloatArray, IntArray, Plan
+from vhdiffuser.trajectories import Plan
+from vhdiffuser.types import EnvSpec, FloatArray, IntArray
 
 
 @dataclass(frozen=True)

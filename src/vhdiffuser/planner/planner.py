@@ -29,7 +29,8 @@ from vhdiffuser.planner.candidates import StepsPredictor, candidate_seeds, most_
 from vhdiffuser.planner.pretrained import find_pretrained, push_folder, save_folder
 from vhdiffuser.planner.requests import check_inside, checked_goals, checked_lengths, checked_seeds, checked_starts
 from vhdiffuser.threads import batches_in_parallel
-from vhdiffuser.types import EnvSpec, FloatArray, IntArray, Plan
+from vhdiffuser.trajectories import Plan
+from vhdiffuser.types import EnvSpec, FloatArray, IntArray
 from vhdiffuser.weights.folder import check_config
 from vhdiffuser.weights.format import ModelHeader, load_model
 from vhdiffuser.weights.places import Source
@@ -342,4 +343,4 @@ class Planner:
         last = list(self.spec.goal_dims) if self.config.clamp == "goal" else list(range(self.spec.state_dim))
         states[0] = start
         states[-1, last] = target[last]
-        return Plan(states=states, goal=self.spec.goal_of(target), denoising=kept)
+        return Plan(states=states, goal=self.spec.goal_of(target), denoising=kept, spec=self.spec)

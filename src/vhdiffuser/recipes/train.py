@@ -12,7 +12,7 @@ from vhdiffuser.data.store import Dataset
 from vhdiffuser.diffusion.task import PlannerTask, StepsBetween
 from vhdiffuser.envs.datasets import load_dataset
 from vhdiffuser.envs.environment import Environment
-from vhdiffuser.envs.registry import find_environment
+from vhdiffuser.envs.registry import environment_of
 from vhdiffuser.errors import VhdError
 from vhdiffuser.length.predictor import LengthPredictor
 from vhdiffuser.length.task import LengthTask
@@ -101,9 +101,8 @@ def train_dynamics(
 
 def _resolved(dataset: Dataset | str, recipe: Recipe | str) -> tuple[Dataset, Environment, Recipe]:
     data = load_dataset(dataset) if isinstance(dataset, str) else dataset
-    environment = find_environment(data.spec.name) or Environment(data.spec)
     # The data's own spec counts: a dataset in hand may differ from what is registered or saved under its name.
-    environment = replace(environment, spec=data.spec)
+    environment = replace(environment_of(data.spec), spec=data.spec)
     return data, environment, get_recipe(environment, recipe) if isinstance(recipe, str) else recipe
 
 

@@ -10,16 +10,16 @@ import numpy as np
 
 from vhdiffuser.benchmark.methods import METHODS, Method
 from vhdiffuser.control.base import Controller
-from vhdiffuser.envs.environment import Environment
-from vhdiffuser.envs.protocols import ExecutionRule, replan_on_deviation, single_shot
+from vhdiffuser.envs.protocols import paper_rule
 from vhdiffuser.execution.executor import Executor
 from vhdiffuser.planner.forwarding import ForwardingPlanner
 from vhdiffuser.planner.planner import Planner
-from vhdiffuser.types import EnvSpec, FloatArray, Instance, IntArray, Plan
+from vhdiffuser.trajectories import Plan
+from vhdiffuser.types import EnvSpec, FloatArray, Instance, IntArray
 from vhdiffuser.web.jobs import Token
 from vhdiffuser.web.library import Loaded
 from vhdiffuser.web.limits import NotReady
-from vhdiffuser.web.messages import ExecuteRequest, ExecutionReply, MadePlan, MethodReply, Protocol
+from vhdiffuser.web.messages import ExecuteRequest, ExecutionReply, MadePlan, MethodReply
 from vhdiffuser.web.planning import planner_of
 from vhdiffuser.web.scene import numbers
 
@@ -64,11 +64,6 @@ class _EndablePlanner(ForwardingPlanner):
         return super().plan_batch(starts, goals, lengths, seeds=seeds)
 
 
-def rule_of(environment: Environment, protocol: Protocol) -> ExecutionRule:
-    """The benchmark's rule."""
-    return single_shot() if protocol == "ss" else replan_on_deviation(environment.step_budget)
-
-
 def execute(loaded: Loaded, request: ExecuteRequest, instance: Instance, token: Token) -> ExecutionReply:
     """VHD on this pair, or a plan of the length that the request fixes."""
     return _run(loaded, planner_of(loaded, request), request, instance, request.length, token)
@@ -110,7 +105,7 @@ def _run(
             f"{loaded.spec.name}: its controller's weights are not there, so plans cannot be executed. "
             f"Make them with `vhd train dynamics {loaded.spec.name}`."
         )
-    rule = rule_of(loaded.environment, request.protocol)
+    rule = paper_rule(request.protocol, loaded.environment.step_budget)
     assert loaded.pool is not None  # a request to execute is refused where there is no simulator
     with loaded.pool.lent() as simulators:
         executor = Executor(

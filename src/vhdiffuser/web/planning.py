@@ -9,7 +9,7 @@ import numpy as np
 
 from vhdiffuser.envs.base import InstanceSource
 from vhdiffuser.errors import VhdError
-from vhdiffuser.execution.executor import plan_seed
+from vhdiffuser.execution.loop import plan_seed
 from vhdiffuser.planner.planner import Planner
 from vhdiffuser.types import FloatArray, Instance
 from vhdiffuser.web.library import Loaded
