@@ -33,9 +33,8 @@ from vhdiffuser.envs.registry import get_environment
 from vhdiffuser.envs.walls import wall_distance
 from vhdiffuser.execution.executor import Executor
 from vhdiffuser.execution.simulators import Simulators
-from vhdiffuser.planner.bound import BoundPlanner
 from vhdiffuser.planner.planner import Planner
-from vhdiffuser.types import Plan
+from vhdiffuser.trajectories import Plan
 from vhdiffuser.weights.places import run_folder
 
 
@@ -87,7 +86,7 @@ def share_in_walls(geometry: Geometry, places: np.ndarray) -> float:
     return float((wall_distance(geometry.walls, places) < 0.8 * geometry.radius).mean())
 
 
-def judge(planner: Planner, n: int, sampler: str | None, steps: int | None) -> dict[str, float]:
+def judge(planner: Planner, n: int) -> dict[str, float]:
     spec = planner.spec
     environment = get_environment(spec.name)
     assert environment.simulator is not None
@@ -95,15 +94,14 @@ def judge(planner: Planner, n: int, sampler: str | None, steps: int | None) -> d
     starts = np.stack([instance.start for instance in instances])
     goals = np.stack([instance.goal for instance in instances])
     begun = time.perf_counter()
-    plans = planner.plan_batch(starts, goals, None, steps, sampler, keep_denoising=True)
+    plans = planner.plan_batch(starts, goals, keep_denoising=True)
     seconds = time.perf_counter() - begun
     means = np.mean([quality(plan, spec.control_dt) for plan in plans], axis=0)
     places = np.concatenate([plan.states[:, :2] for plan in plans])
-    bound = BoundPlanner.of(planner, sampler, steps)
     with Simulators(environment.simulator, n, 1) as simulators:
         horizon = planner.config.horizon
         controller = make_controller(environment.controller, spec)
-        executor = Executor(bound, controller, simulators, single_shot(), horizon=horizon)
+        executor = Executor(planner, controller, simulators, single_shot(), horizon=horizon)
         outcomes = list(executor.run(instances))
     return {
         **dict(zip(("knot gap", "knot jump", "gap", "error", "step"), means.tolist(), strict=False)),
@@ -129,14 +127,15 @@ def main() -> None:
     header = None
     for run in options.runs:
         path = run_folder(options.environment, run) / "model.safetensors"
-        planner = Planner.load(path, length, gamma=1.0, outside="ignore")
+        loaded = Planner.load(path, length, outside="ignore").with_options(gamma=1.0)
         for sampler, steps in sweep if len(options.runs) == 1 or options.sweep else [(None, None)]:
-            steps = planner.config.diffusion_steps if sampler == "ddpm" and steps is None else steps
-            row = judge(planner, options.n, sampler, steps)
+            steps = loaded.config.diffusion_steps if sampler == "ddpm" and steps is None else steps
+            planner = loaded.with_options(sampler=sampler, steps=steps)
+            row = judge(planner, options.n)
             if header is None:
                 header = f"{'run':14}{'sampler':>9}{'steps':>6}" + "".join(f"{key:>11}" for key in row)
                 print(header)
-            named = (sampler or planner.config.sampler, steps or planner.config.steps)
+            named = (planner.options.sampler, planner.options.steps)
             print(
                 f"{run:14}{named[0]:>9}{named[1]:>6}" + "".join(f"{value:11.4g}" for value in row.values()), flush=True
             )

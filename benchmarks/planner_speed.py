@@ -95,9 +95,10 @@ def sampler_ratio() -> None:
     planner = make_planner()
     starts, goals, _ = pairs(1)
     few = seconds(lambda: planner.plan(starts[0], goals[0], 256), 5)
-    many = seconds(lambda: planner.plan(starts[0], goals[0], 256, steps=256, sampler="ddpm"), 2)
+    whole = planner.with_options(steps=256, sampler="ddpm")
+    many = seconds(lambda: whole.plan(starts[0], goals[0], 256), 2)
     print(
-        f"one plan, L = 256: {planner.config.sampler}-{planner.config.steps} {1000 * few:.0f} ms, "
+        f"one plan, L = 256: {planner.options.sampler}-{planner.options.steps} {1000 * few:.0f} ms, "
         f"ddpm-256 {1000 * many:.0f} ms, ratio {many / few:.1f}"
     )
 

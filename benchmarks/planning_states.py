@@ -43,6 +43,7 @@ from vhdiffuser.cli.train import PLANNER_LOOP
 from vhdiffuser.control.base import make_controller
 from vhdiffuser.data.store import Dataset
 from vhdiffuser.diffusion.config import PlannerConfig
+from vhdiffuser.diffusion.options import PlanningOptions
 from vhdiffuser.diffusion.task import PlannerTask
 from vhdiffuser.envs.datasets import load_dataset
 from vhdiffuser.envs.environment import Environment
@@ -50,15 +51,16 @@ from vhdiffuser.envs.instances import draw_instances
 from vhdiffuser.envs.protocols import replan_on_deviation, single_shot
 from vhdiffuser.envs.registry import get_environment
 from vhdiffuser.errors import VhdError
-from vhdiffuser.execution.executor import BatchPlanner, Executor, Outcome
+from vhdiffuser.execution.executor import Executor, Outcome
+from vhdiffuser.execution.loop import BatchPlanner
 from vhdiffuser.execution.simulators import Simulators
 from vhdiffuser.files import sha256
 from vhdiffuser.length.predictor import LengthPredictor
-from vhdiffuser.planner.bound import BoundPlanner
 from vhdiffuser.planner.planner import Planner
 from vhdiffuser.report.comparison import Column, Comparison
 from vhdiffuser.results.summary import bootstrap_interval, wilson_interval
-from vhdiffuser.types import EnvSpec, FloatArray, Instance, IntArray, Plan
+from vhdiffuser.trajectories import Plan
+from vhdiffuser.types import EnvSpec, FloatArray, Instance, IntArray
 from vhdiffuser.weights.format import load_model
 from vhdiffuser.weights.places import find_model, run_folder
 
@@ -246,24 +248,24 @@ def judge_state(table: Comparison, name: str, judge: Judge, options: argparse.Na
         err.print(f"{judge.spec.name} {name}: not trained yet, left out")
         return
     header = load_model(path, "planner")[1]
-    planner = Planner.load(path, smoothing=options.smoothing, outside="ignore")
+    planner = Planner.load(path, outside="ignore").with_options(smoothing=options.smoothing)
     planner.length_predictor = KnownPart(judge.predictor, planner.spec)
-    which = {"state": name, "smoothing": planner.smoothing, "model": sha256(path)[:12]}
+    which = {"state": name, "smoothing": planner.options.smoothing, "model": sha256(path)[:12]}
     about = {
         "dimensions": planner.spec.state_dim,
         "state_names": list(planner.spec.state_names),
         "updates": header.updates,
         "minutes": header.notes["minutes"],
     }
-    for gamma in options.gamma or (planner.gamma,):
-        put_rows(table, judge, {**which, "gamma": gamma}, about, partial(BoundPlanner.of, planner, gamma=gamma))
+    for gamma in options.gamma or (planner.options.gamma,):
+        put_rows(table, judge, {**which, "gamma": gamma}, about, partial(planner.with_options, gamma=gamma))
 
 
 def judge_straight_line(table: Comparison, judge: Judge, gammas: Sequence[float] | None) -> None:
     """Rows for no planner."""
     which = {"state": STRAIGHT, "smoothing": None, "model": ""}
     about = {"dimensions": judge.spec.state_dim}
-    for gamma in gammas or (PlannerConfig.default(judge.spec).gamma,):
+    for gamma in gammas or (PlanningOptions.default(judge.spec).gamma,):
         put_rows(table, judge, {**which, "gamma": gamma}, about, partial(StraightLine, judge.predictor, gamma))
 
 

@@ -20,7 +20,7 @@ recipe; what is in it already and was not trained further is not judged again. C
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,17 +32,18 @@ from vhdiffuser.cli.train import PAPER_LOOP, PLANNER_LOOP
 from vhdiffuser.control.base import make_controller
 from vhdiffuser.data.store import Dataset
 from vhdiffuser.diffusion.config import PlannerConfig
+from vhdiffuser.diffusion.options import PlanningOptions
 from vhdiffuser.diffusion.task import PlannerTask
 from vhdiffuser.envs.datasets import load_dataset
 from vhdiffuser.envs.instances import draw_instances
 from vhdiffuser.envs.protocols import single_shot
 from vhdiffuser.envs.registry import get_environment
 from vhdiffuser.errors import VhdError
-from vhdiffuser.execution.executor import Executor, plan_seed
+from vhdiffuser.execution.executor import Executor
+from vhdiffuser.execution.loop import plan_seed
 from vhdiffuser.execution.simulators import Simulators
 from vhdiffuser.files import sha256
 from vhdiffuser.length.predictor import LengthPredictor
-from vhdiffuser.planner.bound import BoundPlanner
 from vhdiffuser.planner.planner import Planner
 from vhdiffuser.report.comparison import Column, Comparison
 from vhdiffuser.results.summary import bootstrap_interval, wilson_interval
@@ -76,22 +77,22 @@ class Recipe:
     """What differs from the default, in words."""
     config: PlannerConfig
     """How the planner is built and trained."""
+    planning: PlanningOptions
+    """How it plans."""
     loop: LoopConfig
     """How the loop trains it; how long is the same for all."""
     trained_as: str | None = None
     """Another recipe whose weights serve this one, which differs in planning alone."""
-    planning: dict[str, Any] = field(default_factory=dict)
-    """What differs in planning."""
 
 
 def recipes(spec: EnvSpec) -> dict[str, Recipe]:
     """All recipes, by name: those that are the default in this environment are left out."""
-    config, loop = PlannerConfig.default(spec), PLANNER_LOOP
-    found = {"default": Recipe(_words(config, loop), config, loop)}
+    config, planning, loop = PlannerConfig.default(spec), PlanningOptions.default(spec), PLANNER_LOOP
+    found = {"default": Recipe(_words(config, planning, loop), config, planning, loop)}
 
     def change(name: str, words: str, **changes: Any) -> None:
         if replace(config, **changes) != config:
-            found[name] = Recipe(words, replace(config, **changes), loop)
+            found[name] = Recipe(words, replace(config, **changes), planning, loop)
 
     change("epsilon", "predicts the noise", prediction="epsilon")
     change("sample", "predicts the clean trajectory", prediction="sample")
@@ -104,23 +105,24 @@ def recipes(spec: EnvSpec) -> dict[str, Recipe]:
         name = f"net-{dim}-{'-'.join(map(str, dim_mults))}"
         change(name, f"U-Net of {dim} x {dim_mults}", dim=dim, dim_mults=dim_mults)
     change("batch-32", "32 crops an update", batch_size=32)
-    found["adamw"] = Recipe("AdamW for all weights", config, replace(loop, optimizer="adamw"))
+    found["adamw"] = Recipe("AdamW for all weights", config, planning, replace(loop, optimizer="adamw"))
     slow = replace(loop, optimizer="adamw", learning_rate=2e-4)
-    found["adamw-2e-4"] = Recipe("AdamW, Diffuser's learning rate", config, slow)
-    found["no-smoothing"] = Recipe(
-        "the default's weights; plans through every knot", config, loop, "default", {"smoothing": 0.0}
-    )
+    found["adamw-2e-4"] = Recipe("AdamW, Diffuser's learning rate", config, planning, slow)
+    through_knots = replace(planning, smoothing=0.0)
+    words = "the default's weights; plans through every knot"
+    found["no-smoothing"] = Recipe(words, config, through_knots, loop, "default")
     plain = replace(loop, **PAPER_LOOP)
-    paper = PlannerConfig.paper(spec)
-    found["paper"] = Recipe(f"the paper's and Diffuser's values: {_words(paper, plain)}", paper, plain)
+    paper, samples = PlannerConfig.paper(spec), PlanningOptions.paper(spec)
+    words = f"the paper's and Diffuser's values: {_words(paper, samples, plain)}"
+    found["paper"] = Recipe(words, paper, samples, plain)
     return found
 
 
-def _words(config: PlannerConfig, loop: LoopConfig) -> str:
+def _words(config: PlannerConfig, planning: PlanningOptions, loop: LoopConfig) -> str:
     return (
         f"{config.prediction}, stride {config.stride}, clamp {config.clamp}, {config.dim} x {config.dim_mults}, "
-        f"batch {config.batch_size}, {loop.optimizer} {loop.learning_rate:g}, {config.sampler}-{config.steps}, "
-        f"smoothing {config.smoothing:g}"
+        f"batch {config.batch_size}, {loop.optimizer} {loop.learning_rate:g}, {planning.sampler}-{planning.steps}, "
+        f"smoothing {planning.smoothing:g}"
     )
 
 
@@ -145,7 +147,15 @@ def train_recipe(dataset: Dataset, recipe: Recipe, loop: LoopConfig, path: Path)
     normalizer, fingerprint = dataset.normalizer(), dataset.fingerprint()
     train_run(
         f"{dataset.spec.name} {path.parent.name}",
-        lambda device: PlannerTask(dataset.episodes, dataset.spec, recipe.config, normalizer, fingerprint, device),
+        lambda device: PlannerTask(
+            dataset.episodes,
+            dataset.spec,
+            recipe.config,
+            normalizer,
+            fingerprint,
+            device,
+            planning=recipe.planning,
+        ),
         loop,
         path.parent,
     )
@@ -156,11 +166,11 @@ def judge(planner: Planner, instances: list[Instance], seed: int) -> dict[str, A
     from plan_quality import quality, share_in_walls  # the script beside this one
 
     spec = planner.spec
-    environment, bound = get_environment(spec.name), BoundPlanner.of(planner)
+    environment = get_environment(spec.name)
     assert environment.simulator is not None
     controller = make_controller(environment.controller, spec)
     with Simulators(environment.simulator, len(instances), 1) as simulators:
-        executor = Executor(bound, controller, simulators, single_shot(), seed=seed)
+        executor = Executor(planner, controller, simulators, single_shot(), seed=seed)
         outcomes = sorted(executor.run(instances), key=lambda outcome: outcome.number)
     plans = planner.plan_batch(
         np.stack([instance.start for instance in instances]),
@@ -206,7 +216,8 @@ def judge_recipe(table: Comparison, environment: str, name: str, recipe: Recipe,
     if table.find(**row) is not None:
         return
     header = load_model(path, "planner")[1]
-    planner = Planner.load(path, LengthPredictor.load(length), outside="ignore", **recipe.planning)
+    planner = Planner.load(path, LengthPredictor.load(length), outside="ignore")
+    planner = planner.with_options(**recipe.planning.to_json())
     row |= {
         "change": recipe.change,
         "parameters": sum(weight.numel() for weight in planner.network.parameters()) / 1e6,

@@ -1,9 +1,9 @@
-"""Plan for a Gymnasium environment of your own, and drive it: log data, train, adapt, execute.
+"""Plan for a Gymnasium environment of your own, and drive it: log data, train, drive.
 
     python examples/drive_your_own_gymnasium_env.py
 
-The environment here is a boat on a pond with a current. What is yours to write is `PondEnv` (you have that
-already) and `BoatSimulator`, six short methods. Toy-sized: some hundred updates.
+The environment here, `PondEnv`, is a boat on a pond with a current; you have yours already. Toy-sized: some hundred
+updates.
 """
 
 from __future__ import annotations
@@ -19,10 +19,8 @@ import vhdiffuser
 from vhdiffuser.cli import run as vhd
 from vhdiffuser.control.pd import PDConfig, PDController
 from vhdiffuser.data.store import Dataset, save_dataset
-from vhdiffuser.envs.base import PlanningEnv
 from vhdiffuser.envs.importing import own_spec
-from vhdiffuser.errors import VhdError
-from vhdiffuser.types import EnvSpec, Episodes, Instance
+from vhdiffuser.types import Episodes
 
 DT = 0.1
 
@@ -67,30 +65,6 @@ def log_trajectories(env: gymnasium.Env, episodes: int, length: int) -> Episodes
     return Episodes.from_parts(parts)
 
 
-class BoatSimulator(PlanningEnv):
-    """A Gymnasium environment behind our interface: put it at a start, step it, read it."""
-
-    def __init__(self, env: gymnasium.Env, spec: EnvSpec) -> None:
-        self.env, self.spec = env, spec
-
-    def reset(self, instance: Instance) -> np.ndarray:
-        return self.env.reset(seed=instance.seed, options={"place": instance.start[:2]})[0]
-
-    def step(self, action: np.ndarray) -> np.ndarray:
-        return self.env.step(action)[0]
-
-    def sample_instance(self, rng: np.random.Generator, distribution: str = "reset") -> Instance:
-        start, goal = rng.uniform(1, 9, (2, 2))
-        return Instance(np.array([*start, 0, 0], np.float32), goal.astype(np.float32), int(rng.integers(2**31)))
-
-    def check(self, instance: Instance) -> None:
-        if not ((instance.goal >= 0) & (instance.goal <= 10)).all():
-            raise VhdError(f"the goal {instance.goal} is not on the pond (0 to 10 m).")
-
-    def render(self, width: int = 480, height: int = 480) -> np.ndarray:
-        return np.zeros((height, width, 3), np.uint8)
-
-
 def main() -> None:
     os.environ.setdefault("VHD_HOME", tempfile.mkdtemp())  # so that trying this leaves your own cache alone
     data = log_trajectories(PondEnv(), episodes=30, length=400)
@@ -104,17 +78,13 @@ def main() -> None:
 
     # Drive. Thrust is an acceleration, so a PD law follows plans; `Controller` is the class to write for others.
     planner = vhdiffuser.load_planner("pond", source="trained")
-    simulator = BoatSimulator(PondEnv(), spec)
     pilot = PDController(spec, PDConfig(position_gain=3.0, velocity_gain=2.0))
     hits, rng = 0, np.random.default_rng(1)
     for _ in range(5):
-        case = simulator.sample_instance(rng)
-        rollout = vhdiffuser.execute(planner, case.start, case.goal, env=simulator, controller=pilot)
+        start, goal = rng.uniform(1, 9, (2, 2))
+        rollout = vhdiffuser.drive(planner, PondEnv(), goal, pilot, options={"place": start})
         hits += rollout.success
-        print(
-            f"{case.start[:2].round(1)} -> {case.goal.round(1)}: {'reached' if rollout.success else 'missed'} after "
-            f"{rollout.steps} steps, first plan {rollout.plans[0][1].length} states, {rollout.replans} replans"
-        )
+        print(f"from {start.round(1)}: {rollout}")
     print(f"{hits} of 5 reached")
 
 

@@ -16,7 +16,8 @@ instance = env.sample_instance(np.random.default_rng(7))  # or a start and goal 
 
 steps = planner.predict_steps(instance.start, instance.goal)
 plan = planner.plan(instance.start, instance.goal)
-print(f"{planner.spec.name}: {steps:.0f} steps predicted, a plan of {plan.length} states (gamma {planner.gamma:g})")
+gamma = planner.options.gamma
+print(f"{planner.spec.name}: {steps:.0f} steps predicted, a plan of {plan.length} states (gamma {gamma:g})")
 
 for protocol, name in (("ss", "single-shot"), ("rp", "replan-on-deviation")):
     rollout = vhdiffuser.execute(planner, instance.start, instance.goal, protocol)

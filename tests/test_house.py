@@ -118,8 +118,8 @@ except pickle.UnpicklingError:
 SOURCE = ROOT / "src" / "vhdiffuser"
 OURS = ("maze2d", "antmaze", "cube")
 """Packages of `envs`, each of which knows one family of environments."""
-TABLES = {"report/paper.py", "cli/reproduce.py", "diffusion/config.py", "control/inverse_dynamics.py"}
-"""What goes by the name of an environment: the paper's own table, and recipes until they are data."""
+TABLES = {"report/paper.py", "cli/reproduce.py"}
+"""Figures by name of environment: the paper's own table, and updates of the published planners."""
 
 
 def asks_which_environment(source: str) -> Iterator[str]:

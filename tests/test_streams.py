@@ -10,7 +10,7 @@ from vhdiffuser.envs.maze2d.building import stream as data_stream
 from vhdiffuser.envs.maze2d.d4rl import d4rl_instances
 from vhdiffuser.envs.maze2d.maze import LARGE, MEDIUM, UMAZE, Maze
 from vhdiffuser.envs.registry import get_environment
-from vhdiffuser.execution.executor import plan_seed
+from vhdiffuser.execution.loop import plan_seed
 from vhdiffuser.streams import stream
 
 

@@ -7,7 +7,8 @@ import pytest
 
 from vhdiffuser.envs.registry import environments, get_environment, get_spec
 from vhdiffuser.errors import DataError, UnknownNameError, VhdError
-from vhdiffuser.types import EnvSpec, Episodes, Plan
+from vhdiffuser.trajectories import Plan
+from vhdiffuser.types import EnvSpec, Episodes
 
 
 def parts(*lengths: int) -> list[tuple[np.ndarray, np.ndarray]]:

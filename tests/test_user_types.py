@@ -42,6 +42,7 @@ def test_the_readme_s_python_passes_a_strict_type_checker(tmp_path: Path, cache:
 
 
 USER = """
+import gymnasium
 import numpy as np
 
 import vhdiffuser
@@ -54,6 +55,19 @@ reveal_type(plans[0].states)
 reveal_type(planner.predict_lengths([[1, 1, 0, 0]], [[7, 9]]))
 reveal_type(vhdiffuser.execute(planner, (1, 1, 0, 0), (7, 9)).success)
 reveal_type(vhdiffuser.LengthPredictor.load("length.safetensors").predict_steps([1, 1, 0, 0], [7, 9]))
+agent = vhdiffuser.Agent(planner, rule=vhdiffuser.replan_every(20))
+agent.warm_up()
+agent.reset([7, 9])
+reveal_type(agent.act([1, 1, 0, 0]))
+agent.goal = (1, 10)
+reveal_type(agent.latencies[0].total)
+rollout = vhdiffuser.drive(planner, gymnasium.make("vhdiffuser/Maze2d-large-v1"), [7, 9], max_steps=300)
+reveal_type(rollout.actions)
+reveal_type(rollout.plot())
+reveal_type(rollout.video("rollout.gif"))
+reveal_type(agent.plan)
+reveal_type(plans[0].plot(data=[[1, 1], [2, 2]]))
+reveal_type(vhdiffuser.Plan.load(plans[0].save("plan.npz")) == plans[0])
 """
 
 
@@ -66,11 +80,19 @@ def test_public_names_have_precise_types(tmp_path: Path, cache: Path) -> None:
         revealed,
         (
             r"vhdiffuser\.planner\.planner\.Planner",
-            r".*list\[vhdiffuser\.types\.Plan\]",
+            r".*list\[vhdiffuser\.trajectories\.plan\.Plan\]",
             "floating",
             "integer",
             ".*bool",
             "floating",
+            "floating",
+            ".*float",
+            "floating",
+            r"matplotlib\.axes\._axes\.Axes",
+            r"pathlib\.Path",
+            r"vhdiffuser\.trajectories\.plan\.Plan \| None|Union\[vhdiffuser\.trajectories\.plan\.Plan, None\]",
+            r"matplotlib\.axes\._axes\.Axes",
+            ".*bool",
         ),
         strict=True,
     ):

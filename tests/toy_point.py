@@ -13,7 +13,8 @@ from vhdiffuser.envs.base import PlanningEnv
 from vhdiffuser.envs.environment import Environment, Geometry
 from vhdiffuser.errors import VhdError
 from vhdiffuser.normalizer import Normalizer
-from vhdiffuser.types import EnvSpec, Instance, Plan
+from vhdiffuser.trajectories import Plan
+from vhdiffuser.types import EnvSpec, Instance
 
 SPEED = 0.1
 

@@ -3,6 +3,7 @@
     planner = vhdiffuser.load_planner("maze2d-large")
     plan = planner.plan(start=[1, 1, 0, 0], goal=[7, 9])
     rollout = vhdiffuser.execute(planner, start=[1, 1, 0, 0], goal=[7, 9], protocol="rp")
+    agent = vhdiffuser.Agent(planner)  # in a control loop of your own
 
 Importing it makes `gymnasium.make("vhdiffuser/Maze2d-large-v1")` work; the simulators, torch and the
 rest are imported where they are used.
@@ -16,44 +17,83 @@ from vhdiffuser.envs.registry import register_ours
 
 if TYPE_CHECKING:
     __version__: str
+    from vhdiffuser.benchmark.evaluate import evaluate
+    from vhdiffuser.benchmark.methods import load_method
+    from vhdiffuser.diffusion.options import PlanningOptions
     from vhdiffuser.envs.base import PlanningEnv
     from vhdiffuser.envs.datasets import load_dataset
     from vhdiffuser.envs.environment import Environment, Geometry
     from vhdiffuser.envs.maze2d.environments import make_maze
+    from vhdiffuser.envs.protocols import replan_every, replan_on_deviation, single_shot
     from vhdiffuser.envs.registry import environments, get_environment, register
+    from vhdiffuser.execution.agent import Agent
+    from vhdiffuser.execution.drive import drive
     from vhdiffuser.execution.execute import execute
     from vhdiffuser.length.predictor import LengthPredictor
     from vhdiffuser.planner.load import load_planner
     from vhdiffuser.planner.planner import Planner
+    from vhdiffuser.recipes.recipe import Recipe, get_recipe
+    from vhdiffuser.recipes.train import train_dynamics, train_length, train_planner
+    from vhdiffuser.trajectories import Plan, Rollout
 
 __all__ = [
+    "Agent",
     "Environment",
     "Geometry",
     "LengthPredictor",
+    "Plan",
     "Planner",
     "PlanningEnv",
+    "PlanningOptions",
+    "Recipe",
+    "Rollout",
+    "drive",
     "environments",
+    "evaluate",
     "execute",
     "get_environment",
+    "get_recipe",
     "load_dataset",
+    "load_method",
     "load_planner",
     "make_maze",
     "register",
+    "replan_every",
+    "replan_on_deviation",
+    "single_shot",
+    "train_dynamics",
+    "train_length",
+    "train_planner",
 ]
 
 _HOMES = {
+    "Agent": "vhdiffuser.execution.agent",
     "Environment": "vhdiffuser.envs.environment",
     "Geometry": "vhdiffuser.envs.environment",
     "LengthPredictor": "vhdiffuser.length.predictor",
+    "Plan": "vhdiffuser.trajectories",
     "Planner": "vhdiffuser.planner.planner",
     "PlanningEnv": "vhdiffuser.envs.base",
     "environments": "vhdiffuser.envs.registry",
+    "PlanningOptions": "vhdiffuser.diffusion.options",
+    "Recipe": "vhdiffuser.recipes.recipe",
+    "evaluate": "vhdiffuser.benchmark.evaluate",
+    "Rollout": "vhdiffuser.trajectories",
+    "drive": "vhdiffuser.execution.drive",
     "execute": "vhdiffuser.execution.execute",
     "get_environment": "vhdiffuser.envs.registry",
+    "get_recipe": "vhdiffuser.recipes.recipe",
     "load_dataset": "vhdiffuser.envs.datasets",
+    "load_method": "vhdiffuser.benchmark.methods",
     "load_planner": "vhdiffuser.planner.load",
     "make_maze": "vhdiffuser.envs.maze2d.environments",
     "register": "vhdiffuser.envs.registry",
+    "train_dynamics": "vhdiffuser.recipes.train",
+    "train_length": "vhdiffuser.recipes.train",
+    "train_planner": "vhdiffuser.recipes.train",
+    "replan_every": "vhdiffuser.envs.protocols",
+    "replan_on_deviation": "vhdiffuser.envs.protocols",
+    "single_shot": "vhdiffuser.envs.protocols",
 }
 
 register_ours()

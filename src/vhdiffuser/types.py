@@ -190,31 +190,30 @@ class Episodes:
         """(E,) index of the first state of each episode."""
         return np.concatenate([[0], self.ends[:-1]]).astype(np.int64)
 
+    def split(self, share: float) -> tuple[Episodes, Episodes]:
+        """(training, held out): the last episodes are held out, at least one of several.
+
+        A single stream is cut in two instead.
+        """
+        if len(self) == 1:
+            states, actions = self.episode(0)
+            cut = len(states) - max(2, round(share * len(states)))
+            if cut < 2:
+                raise DataError(f"{len(states)} states are too few to hold some out.")
+            return Episodes.from_parts([(states[:cut], actions[: cut - 1])]), Episodes.from_parts(
+                [(states[cut:], actions[cut:])]
+            )
+        first = min(len(self) - 1, len(self) - round(share * len(self)))
+        cut = int(self.ends[first - 1])
+        return (
+            Episodes(self.observations[:cut], self.actions[:cut], self.ends[:first]),
+            Episodes(self.observations[cut:], self.actions[cut:], self.ends[first:] - cut),
+        )
+
     def episode(self, number: int) -> tuple[FloatArray, FloatArray]:
         """(T, observation_dim) states and (T-1, action_dim) actions of one episode."""
         begin, end = int(self.starts[number]), int(self.ends[number])
         return self.observations[begin:end], self.actions[begin : end - 1]
-
-
-@dataclass(frozen=True)
-class Plan:
-    """A planned trajectory at the control rate: L states, L-1 control steps, in the environment's units."""
-
-    states: FloatArray
-    """(L, d); states[0] is the start, the goal dimensions of states[-1] are the goal."""
-    goal: FloatArray
-    """(goal_dim,)."""
-    denoising: FloatArray | None = None
-    """(reverse steps + 1, knots, d) when the reverse process was asked to be kept."""
-
-    def __post_init__(self) -> None:
-        if self.states.ndim != 2 or len(self.states) < 2:
-            raise ValueError(f"a plan needs (L >= 2, d) states, got shape {self.states.shape}.")
-
-    @property
-    def length(self) -> int:
-        """L: number of states; L-1 control steps."""
-        return len(self.states)
 
 
 @dataclass(frozen=True)
@@ -227,25 +226,3 @@ class Instance:
     """(goal_dim,)."""
     seed: int
     """Seed of the simulator's reset (for example of the ant's joints)."""
-
-
-@dataclass(frozen=True)
-class Rollout:
-    """What an execution did, until its first hit, its end or its budget."""
-
-    observations: FloatArray
-    """(steps + 1, observation_dim)."""
-    success: bool
-    """Whether the last state lies within epsilon of the goal."""
-    plans: tuple[tuple[int, Plan], ...]
-    """(control step at which it was made, plan); the first at step 0."""
-
-    @property
-    def steps(self) -> int:
-        """Control actions issued: the paper's executed steps."""
-        return len(self.observations) - 1
-
-    @property
-    def replans(self) -> int:
-        """Plans made after the first."""
-        return len(self.plans) - 1

@@ -27,6 +27,7 @@ from vhdiffuser.benchmark.geodesic import Geodesic
 from vhdiffuser.benchmark.methods import PlannerChoice
 from vhdiffuser.benchmark.run import run_benchmark
 from vhdiffuser.benchmark.settings import BenchConfig
+from vhdiffuser.diffusion.options import PlanningOptions
 from vhdiffuser.envs.environment import Geometry
 from vhdiffuser.envs.instances import draw_instances
 from vhdiffuser.envs.registry import get_environment
@@ -36,7 +37,8 @@ from vhdiffuser.execution.simulators import Simulators
 from vhdiffuser.report.failure_figures import draw_failures
 from vhdiffuser.results.paths import result_path
 from vhdiffuser.results.rows import Row, read_results
-from vhdiffuser.types import Instance, Plan, Rollout
+from vhdiffuser.trajectories import Plan, Rollout
+from vhdiffuser.types import Instance
 
 OPEN = replace(ENVIRONMENT, geometry=Geometry())
 FACTS = Facts(OPEN, np.ones(2), fastest=SPEED, acceleration=np.inf)
@@ -56,8 +58,8 @@ def judged(states: np.ndarray, goal: tuple[float, float], facts: Facts = FACTS, 
     plan = Plan(states, np.float32(goal))
     instance = Instance(states[0], plan.goal, 0)
     observations = np.repeat(states[:1], plan.length + 1, axis=0)
-    rollout = Rollout(observations, changes.get("success", False), ((0, plan),))
-    outcome = Outcome(7, instance, rollout, np.zeros((plan.length, 2), np.float32), plan.length, 0.5, 0.0, 0.0)
+    rollout = Rollout(observations, np.zeros((len(observations) - 1, 2)), changes.get("success", False), ((0, plan),))
+    outcome = Outcome(7, instance, rollout, plan.length, 0.5, 0.0, 0.0)
     row = Row("toy", "vhd", "ss", 0, 7, [], [], plan.length, plan.length, [plan.length], 0, False, 1, 0.5, 0.0, 0.0)
     return evaluate_failure(outcome, row, facts, predicted=changes.get("predicted", True))
 
@@ -132,8 +134,8 @@ def test_an_ant_on_its_back_has_fallen() -> None:
     for turned, kind in (((1, 0, 0, 0), "tracking"), ((0, 1, 0, 0), "fall")):
         observations = np.zeros((21, 29), np.float32)
         observations[:, 3:7] = turned
-        rollout = Rollout(observations, False, ((0, Plan(states, states[-1])),))
-        outcome = Outcome(0, Instance(states[0], states[-1], 0), rollout, np.zeros((20, 8)), 20, 1.0, 0.0, 0.0)
+        rollout = Rollout(observations, np.zeros((len(observations) - 1, 8)), False, ((0, Plan(states, states[-1])),))
+        outcome = Outcome(0, Instance(states[0], states[-1], 0), rollout, 20, 1.0, 0.0, 0.0)
         row = Row("ant", "vhd", "ss", 0, 0, [], [], 20, 20, [20], 0, False, 20, 1.0, 0.0, 0.0)
         assert evaluate_failure(outcome, row, facts, predicted=True).kind == kind
 
@@ -154,7 +156,7 @@ CONFIG = BenchConfig(OPEN, methods=("vhd",), n=12, seeds=(4,), keep=0, workers=1
 
 
 def bench(folder: Path, planner: ToyPlanner, make_env=ToyEnv):
-    choice = PlannerChoice(planner, "ddim", 5, 1.0, 1, {"planner": "digest"})
+    choice = PlannerChoice(planner, PlanningOptions(gamma=1.0), {"planner": "digest"})
     config = replace(CONFIG, environment=replace(OPEN, simulator=make_env))
     run_benchmark(config, folder, lambda method, environment: choice, ToyController())
     return [read_results(result_path(folder, "toy", "vhd", protocol, 4)) for protocol in CONFIG.protocols]

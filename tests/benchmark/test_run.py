@@ -14,6 +14,7 @@ from toy_point import ENVIRONMENT, ToyController, ToyEnv, ToyPlanner
 from vhdiffuser.benchmark.methods import METHODS, PlannerChoice, get_method, require_weights
 from vhdiffuser.benchmark.run import run_benchmark
 from vhdiffuser.benchmark.settings import BenchConfig
+from vhdiffuser.diffusion.options import PlanningOptions
 from vhdiffuser.envs.instances import draw_instances, load_instances
 from vhdiffuser.envs.protocols import Protocol, euclidean_hit, replan_on_deviation
 from vhdiffuser.envs.registry import get_environment
@@ -38,7 +39,9 @@ class Source:
         self.planners = {name: ToyPlanner(noise=0.04) for name in METHODS}
 
     def __call__(self, method: str, environment: str) -> PlannerChoice:
-        return PlannerChoice(self.planners[method], "ddim", 5, self.gamma, 1, {"planner": f"digest of {method}"})
+        return PlannerChoice(
+            self.planners[method], PlanningOptions(gamma=self.gamma), {"planner": f"digest of {method}"}
+        )
 
     @property
     def seeds(self) -> list[int]:

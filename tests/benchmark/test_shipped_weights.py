@@ -13,7 +13,8 @@ from vhdiffuser.envs.protocols import replan_on_deviation, single_shot
 from vhdiffuser.envs.registry import environments, get_environment
 from vhdiffuser.execution.executor import Executor
 from vhdiffuser.execution.simulators import Simulators
-from vhdiffuser.types import EnvSpec, Instance, Plan
+from vhdiffuser.trajectories import Plan
+from vhdiffuser.types import EnvSpec, Instance
 from vhdiffuser.weights.places import shipped_environments, shipped_path
 
 

@@ -15,10 +15,11 @@ from toy_point import SPEC as POINT
 
 from vhdiffuser.cli import run
 from vhdiffuser.diffusion.config import PlannerConfig
+from vhdiffuser.diffusion.options import PlanningOptions
 from vhdiffuser.envs.registry import get_spec
 from vhdiffuser.length.config import LengthConfig
 from vhdiffuser.results.summary import Summary
-from vhdiffuser.types import Plan
+from vhdiffuser.trajectories import Plan
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "benchmarks"
 UMAZE = get_spec("maze2d-umaze")
@@ -61,13 +62,20 @@ def test_each_recipe_changes_one_thing(scripts) -> None:
     default = recipes["default"]
     assert default.config == PlannerConfig.default(UMAZE)
     for name, recipe in recipes.items():
-        parts = changed(default.config, recipe.config) | changed(default.loop, recipe.loop) | set(recipe.planning)
+        parts = {
+            key
+            for part in ("config", "planning", "loop")
+            for key in changed(getattr(default, part), getattr(recipe, part))
+        }
         if name.startswith("net-"):
             assert parts
             assert parts <= {"dim", "dim_mults"}
         elif name not in ("default", "paper", "adamw-2e-4"):
             assert len(parts) == 1, name
-    assert recipes["paper"].config == PlannerConfig.paper(UMAZE)
+    assert (recipes["paper"].config, recipes["paper"].planning) == (
+        PlannerConfig.paper(UMAZE),
+        PlanningOptions.paper(UMAZE),
+    )
     assert recipes["paper"].loop.optimizer == "adamw"
     assert "stride-8" not in recipes, "it is the default of umaze"
     assert "stride-8" in scripts["recipes"].recipes(get_spec("maze2d-large"))

@@ -20,7 +20,8 @@ from vhdiffuser.envs.protocols import replan_on_deviation
 from vhdiffuser.envs.registry import get_environment, get_spec
 from vhdiffuser.errors import VhdError
 from vhdiffuser.planner.planner import Planner
-from vhdiffuser.types import Episodes, Plan
+from vhdiffuser.trajectories import Plan
+from vhdiffuser.types import Episodes
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "benchmarks"
 ANT, CUBE = get_spec("antmaze-medium"), get_spec("cube")

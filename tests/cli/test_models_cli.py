@@ -12,12 +12,9 @@ import torch
 from safetensors import safe_open
 
 from vhdiffuser.cli import run
-from vhdiffuser.diffusion.config import PlannerConfig
 from vhdiffuser.diffusion.unet import TemporalUnet
-from vhdiffuser.envs.registry import get_spec
 from vhdiffuser.errors import DataError
 from vhdiffuser.files import sha256
-from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.planner.load import load_planner
 from vhdiffuser.report.cards import card_markdown
 from vhdiffuser.training import export as exporting
@@ -50,7 +47,7 @@ def bench(results: Path, *options: str) -> None:
 def test_an_exported_planner_is_half_as_large_and_plans_the_same(runs, tmp_path, capsys):
     card, _ = export(capsys, tmp_path / "w", tmp_path / "r", "--gamma", "1.7")
     trained, shipped = load_planner(ENV, source="trained"), load_planner(tmp_path / "w")
-    assert (trained.gamma, shipped.gamma) == (1.3, 1.7), "gamma travels with the weights"
+    assert (trained.options.gamma, shipped.options.gamma) == (1.3, 1.7), "gamma travels with the weights"
     assert all(value.dtype == torch.float32 for value in shipped.network.state_dict().values())
     with safe_open(tmp_path / "w/planner.safetensors", "pt") as file:
         assert {file.get_tensor(key).dtype for key in file.keys()} == {torch.float16}  # noqa: SIM118
@@ -75,7 +72,7 @@ def test_the_card_says_what_the_models_are(runs, tmp_path, capsys):
     assert card["models"]["planner"]["recipe"]["dim"] == 8
     assert card["numbers"] == {}
     assert "no rows of vhd under ss" in " ".join(remarks.split())
-    words = (tmp_path / "w/card.md").read_text()
+    words = (tmp_path / "w/README.md").read_text()
     assert all(text in words for text in ("5,000 transitions", "v_prediction", "gamma 1.3", "Not measured yet", "MIT"))
 
 
@@ -98,7 +95,7 @@ def test_numbers_come_from_rows_of_these_very_models(runs, tmp_path, capsys):
     assert card["numbers"]["ss"]["n"] == 3
     rows = [json.loads(line) for line in (tmp_path / f"r/{ENV}/vhd-rp-0.jsonl").read_text().splitlines()[1:]]
     assert card["numbers"]["rp"]["average_executed_steps"] == pytest.approx(np.mean([row["steps"] for row in rows]))
-    table = (tmp_path / "w" / ENV / "card.md").read_text()
+    table = (tmp_path / "w" / ENV / "README.md").read_text()
     assert "| SS | 3 |" in table
     assert "97.1" in table, "the paper's figure stands beside"
 
@@ -147,7 +144,8 @@ def test_export_writes_where_the_user_is_and_not_into_the_package(runs, tmp_path
         "planner.safetensors",
         "length.safetensors",
         "card.json",
-        "card.md",
+        "README.md",
+        "config.json",
     }
     assert not (tmp_path / "package").exists()
 
@@ -158,7 +156,7 @@ def test_the_card_of_a_fine_tuned_model_counts_all_its_updates(runs, tmp_path, c
     card, _ = export(capsys, tmp_path / "w", tmp_path / "none", "--planner", "tuned")
     assert card["updates"] == {"planner": 5, "length": 3}
     assert (card["models"]["planner"]["updates"], card["models"]["planner"]["began_with"]["updates"]) == (2, 3)
-    words = (tmp_path / "w/card.md").read_text()
+    words = (tmp_path / "w/README.md").read_text()
     assert "| 5 (3 + 2) |" in words
     assert "(of the last 2) |" in words
 
@@ -171,7 +169,7 @@ def test_the_ants_card_counts_both_of_its_trainings():
 
 @pytest.mark.parametrize("name", places.shipped_environments())
 def test_shipped_cards_say_the_same_in_words(name):
-    words = places.shipped_path(name, "planner").with_name("card.md").read_text()
+    words = places.shipped_path(name, "planner").with_name("README.md").read_text()
     assert words == card_markdown(places.shipped_card(name))
 
 
@@ -205,18 +203,6 @@ def test_half_precision_keeps_integers_and_refuses_what_it_cannot_hold(tmp_path)
     torch.testing.assert_close(back["w"], tensors["w"], rtol=1e-3, atol=0)
     with pytest.raises(DataError, match="'w' has values beyond half precision"):
         half_precision({"w": torch.tensor([1e6])})
-
-
-def test_planner_files_from_before_gamma_still_load(tmp_path):
-    config = PlannerConfig(dim=8, dim_mults=(1, 2), diffusion_steps=16, steps=4).to_json()
-    del config["gamma"], config["smoothing"]
-    normalizer = Normalizer(-np.ones(4, np.float32), np.ones(4, np.float32)).to_json()
-    header = ModelHeader("planner", get_spec(ENV).to_json(), config, normalizer, "")
-    save_model(tmp_path / "old.safetensors", TemporalUnet(4, 8, (1, 2)).state_dict(), header)
-    from vhdiffuser.planner.planner import Planner
-
-    assert Planner.load(tmp_path / "old.safetensors").gamma == 1.3
-    assert Planner.load(tmp_path / "old.safetensors", gamma=1.0).gamma == 1.0
 
 
 def test_an_archive_holds_the_very_files_behind_the_rows(runs, tmp_path, capsys):

@@ -8,7 +8,7 @@ import pytest
 import torch
 from toy_point import SPEC as POINT
 
-from vhdiffuser.control.dynamics_task import DynamicsTask, action_error, held_out_actions, split_episodes
+from vhdiffuser.control.dynamics_task import DynamicsTask, action_error, held_out_actions
 from vhdiffuser.control.inverse_dynamics import (
     DynamicsConfig,
     InverseDynamics,
@@ -19,7 +19,8 @@ from vhdiffuser.control.inverse_dynamics import (
 from vhdiffuser.envs.registry import get_spec
 from vhdiffuser.errors import DataError, VhdError
 from vhdiffuser.normalizer import Normalizer
-from vhdiffuser.types import Episodes, Plan
+from vhdiffuser.trajectories import Plan
+from vhdiffuser.types import Episodes
 from vhdiffuser.weights.format import save_model
 
 # A point with a heading it cannot change: observation (x, y, heading), p <- p + 0.1 * action.
@@ -164,12 +165,12 @@ def test_what_is_saved_is_what_is_loaded(
 
 
 def test_held_out_episodes_are_apart_from_training(episodes: Episodes) -> None:
-    training, held = split_episodes(episodes, 0.2)
+    training, held = episodes.split(0.2)
     assert (len(training), len(held)) == (8, 2)
     np.testing.assert_array_equal(np.concatenate([training.observations, held.observations]), episodes.observations)
     np.testing.assert_array_equal(held.episode(0)[0], episodes.episode(8)[0])
     stream = Episodes.from_parts([episodes.episode(0)])
-    training, held = split_episodes(stream, 0.1)
+    training, held = stream.split(0.1)
     assert (len(training.observations), len(held.observations)) == (180, 20)
     np.testing.assert_array_equal(held.observations, episodes.episode(0)[0][180:])
 

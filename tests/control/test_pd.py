@@ -12,7 +12,7 @@ from vhdiffuser.control.base import make_controller, register_controller
 from vhdiffuser.control.pd import PDConfig, PDController
 from vhdiffuser.envs.registry import get_spec
 from vhdiffuser.errors import UnknownNameError, VhdError
-from vhdiffuser.types import Plan
+from vhdiffuser.trajectories import Plan
 
 SPEC = get_spec("maze2d-umaze")
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from vhdiffuser.data.crops import Crops, evened
+from vhdiffuser.data.crops import Crops
 from vhdiffuser.diffusion.interpolation import knot_count
 from vhdiffuser.errors import DataError
 
@@ -77,13 +77,3 @@ def test_knots_span_the_length_to_within_half_a_stride(stride: int) -> None:
             assert span == length - 1
     assert [knot_count(length, 1) for length in (2, 3, 100)] == [2, 3, 100]
     assert knot_count(2, 8) == 2
-
-
-def test_evening_keeps_a_straight_path_removes_sway_and_stays_within_an_episode() -> None:
-    steps = np.arange(200.0)
-    path = np.stack([steps, np.full(200, 3.0)], axis=1)
-    sway = path + np.stack([np.zeros(200), 0.5 * np.sin(2 * np.pi * steps / 10)], axis=1)
-    even = evened(np.concatenate([sway, sway + 1000]), np.array([200, 400]), 5.0)
-    np.testing.assert_allclose(even[30:170], path[30:170], atol=0.01)
-    np.testing.assert_allclose(even[200:], even[:200] + 1000)
-    assert np.abs(even[:, 1] - np.repeat([3.0, 1003.0], 200)).max() < 0.5

@@ -49,8 +49,8 @@ def test_state_pt_with_actions_becomes_a_fixed_horizon_planner(tmp_path: Path) -
     planner = Planner.load(tmp_path / "out.safetensors")
     config = planner.config
     assert (config.dim, config.dim_mults, config.action_dim) == (8, (1, 4, 8), 2)
-    assert (config.horizon, config.diffusion_steps, config.steps) == (HORIZON, STEPS, STEPS)
-    assert (config.prediction, config.clamp, config.stride, config.sampler) == ("sample", "state", 1, "ddpm")
+    assert (config.horizon, config.diffusion_steps, planner.options.steps) == (HORIZON, STEPS, STEPS)
+    assert (config.prediction, config.clamp, config.stride, planner.options.sampler) == ("sample", "state", 1, "ddpm")
     x, time = torch.randn(2, HORIZON, 6), torch.tensor([3, 9])
     with torch.no_grad():
         torch.testing.assert_close(planner.network(x, time), unet(2)(x, time))  # the EMA weights

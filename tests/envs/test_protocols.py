@@ -10,6 +10,7 @@ from vhdiffuser.benchmark.methods import PlannerChoice
 from vhdiffuser.benchmark.run import run_benchmark
 from vhdiffuser.benchmark.settings import BenchConfig
 from vhdiffuser.control.pd import PDController
+from vhdiffuser.diffusion.options import PlanningOptions
 from vhdiffuser.envs.antmaze.environments import ogbench_instances
 from vhdiffuser.envs.maze2d.d4rl import d4rl_normalized
 from vhdiffuser.envs.protocols import euclidean_hit
@@ -18,7 +19,7 @@ from vhdiffuser.errors import UnknownNameError
 from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.results.paths import result_path
 from vhdiffuser.results.rows import read_results
-from vhdiffuser.types import Plan
+from vhdiffuser.trajectories import Plan
 
 UMAZE = get_environment("maze2d-umaze")
 SPEC = UMAZE.spec
@@ -56,7 +57,7 @@ def test_d4rls_reference_scores_map_to_0_and_100(maze: str, low: float, high: fl
 
 def test_d4rl_score_counts_every_step_of_the_episode_near_the_goal(tmp_path: Path) -> None:
     config = BenchConfig(UMAZE, ("vhd",), ("d4rl-fixed", "d4rl-random"), n=40, workers=1, keep=0)
-    choice = PlannerChoice(StayPlanner(), "none", 1, 1.0, 1, {})
+    choice = PlannerChoice(StayPlanner(), PlanningOptions(), {})
     controller = PDController(SPEC)
     fixed, random = run_benchmark(config, tmp_path, lambda *_: choice, controller)
     found = read_results(result_path(tmp_path, "maze2d-umaze", "vhd", "d4rl-fixed", 0)).rows
@@ -75,7 +76,7 @@ def test_d4rl_score_counts_every_step_of_the_episode_near_the_goal(tmp_path: Pat
 
 def test_d4rl_with_replanning_plans_again_until_the_episode_ends(tmp_path: Path) -> None:
     config = BenchConfig(UMAZE, ("vhd",), ("d4rl-fixed-rp",), n=12, workers=1, keep=0)
-    choice = PlannerChoice(StayPlanner(), "none", 1, 1.0, 1, {})
+    choice = PlannerChoice(StayPlanner(), PlanningOptions(), {})
     run_benchmark(config, tmp_path, lambda *_: choice, PDController(SPEC))
     rows = read_results(result_path(tmp_path, "maze2d-umaze", "vhd", "d4rl-fixed-rp", 0)).rows
     plans = -(-300 // SPEC.L_min)  # each plan stays where it is for L_min steps

@@ -78,6 +78,20 @@ def test_shipped_weights_plan_and_execute(vhd_home):
     assert "replan-on-deviation: reached the goal" in text
 
 
+@pytest.mark.slow
+def test_an_agent_is_driven_by_a_loop_of_one_s_own(vhd_home):
+    text = run_example("own_control_loop.py", vhd_home)
+    assert "goal (1, 10) reached" in text
+    typical, slowest = numbers(r"typical act ([\d.]+) s, slowest ([\d.]+) s", text)
+    assert typical < slowest
+
+
+@pytest.mark.slow
+def test_pointmaze_is_driven_with_shipped_weights(vhd_home):
+    pytest.importorskip("gymnasium_robotics", reason="gymnasium-robotics is not installed")
+    assert re.search(r"maze2d-umaze: goal .* reached", run_example("pointmaze.py", vhd_home))
+
+
 def test_every_example_is_tested_and_listed():
     tested = set(re.findall(r'run_example\("(\w+\.py)"', Path(__file__).read_text(encoding="utf-8")))
     present = {path.name for path in EXAMPLES.glob("*.py")}

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from toy_point import ToyController, ToyEnv, ToyPlanner, instance, make_pushed_env, make_stuck_env
 
-from vhdiffuser.envs.protocols import ExecutionRule, fixed_episode, replan_on_deviation, single_shot
+from vhdiffuser.envs.protocols import ExecutionRule, fixed_episode, replan_every, replan_on_deviation, single_shot
 from vhdiffuser.errors import VhdError
-from vhdiffuser.execution.executor import Executor, Outcome, plan_seed
+from vhdiffuser.execution.executor import Executor, Outcome
+from vhdiffuser.execution.loop import plan_seed
 from vhdiffuser.execution.simulators import Simulators
 
 ACROSS = instance((0.0, 0.0), (1.0, 0.0))
@@ -28,7 +29,7 @@ def test_a_hit_ends_the_run_before_the_plan_does() -> None:
     # 26 states, 0.04 apart: state 24 lies at 0.96, the first within 0.05 of the goal.
     outcome = run_one(ToyPlanner(), single_shot(), horizon=26)
     assert outcome.rollout.success
-    assert outcome.rollout.steps == 24 == len(outcome.actions)
+    assert outcome.rollout.steps == 24 == len(outcome.rollout.actions)
     assert outcome.rollout.plans[0][1].length == 26
 
 
@@ -50,7 +51,7 @@ def test_a_start_inside_the_goal_region_takes_no_step() -> None:
     outcome = run_one(ToyPlanner(), single_shot(), instance((0.5, 0.5), (0.52, 0.5)))
     assert outcome.rollout.success
     assert outcome.rollout.steps == 0
-    assert outcome.actions.shape == (0, 2)
+    assert outcome.rollout.actions.shape == (0, 2)
 
 
 def test_a_plan_that_ends_short_is_renewed_until_the_hit() -> None:
@@ -96,7 +97,7 @@ def test_fixed_episodes_hold_the_last_state_and_never_end_early() -> None:
 def test_actions_repeat_the_rollout() -> None:
     outcome = run_one(ToyPlanner(noise=0.03), replan_on_deviation(40, 0.05, 2))
     env = ToyEnv()
-    repeated = [env.reset(outcome.instance), *(env.step(action) for action in outcome.actions)]
+    repeated = [env.reset(outcome.instance), *(env.step(action) for action in outcome.rollout.actions)]
     np.testing.assert_array_equal(np.stack(repeated), outcome.rollout.observations)
 
 
@@ -116,7 +117,7 @@ def test_neither_workers_nor_company_change_a_byte(slots: int, workers: int) -> 
     found = outcomes(slots, workers, [7, 2, 9] if workers == 1 else list(range(12)))
     for number, outcome in found.items():
         np.testing.assert_array_equal(outcome.rollout.observations, expected[number].rollout.observations)
-        np.testing.assert_array_equal(outcome.actions, expected[number].actions)
+        np.testing.assert_array_equal(outcome.rollout.actions, expected[number].rollout.actions)
 
 
 def test_all_that_wait_are_planned_in_one_call() -> None:
@@ -141,7 +142,8 @@ def test_seconds_are_shared_out_among_those_who_used_them(monkeypatch: pytest.Mo
             now[0] += 2.0
             return super().act(*values)
 
-    monkeypatch.setattr("vhdiffuser.execution.executor.time", SimpleNamespace(perf_counter=lambda: now[0]))
+    for module in ("executor", "loop"):
+        monkeypatch.setattr(f"vhdiffuser.execution.{module}.time", SimpleNamespace(perf_counter=lambda: now[0]))
     near = instance((0.0, 0.0), (0.5, 0.0))
     executor = Executor(SlowPlanner(), SlowController(), Simulators(ToyEnv, 50), single_shot())
     found = {item.number: item for item in executor.run([ACROSS, near, ACROSS])}
@@ -159,8 +161,31 @@ def test_plan_seeds_differ_in_every_part_and_fit_in_63_bits() -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"threshold": 0.0, "budget": 5}, {"check_every": 0}, {"budget": 0}, {"threshold": 0.1}, {"hold": True}],
+    [{"threshold": 0.0, "budget": 5}, {"check_every": 0}, {"budget": 0}, {"every": 0}],
 )
 def test_rules_that_make_no_sense_are_refused(wrong: dict) -> None:
     with pytest.raises(VhdError):
         ExecutionRule(**wrong)
+
+
+@pytest.mark.parametrize("endless", [replan_on_deviation(), replan_every(3), ExecutionRule(hold=True)])
+def test_an_execution_that_might_never_end_is_refused(endless: ExecutionRule) -> None:
+    with pytest.raises(VhdError, match="step budget"):
+        run_one(ToyPlanner(), endless)
+
+
+def test_plans_are_renewed_every_so_many_steps() -> None:
+    # Ten steps to the goal: plans at 0, 3, 6 and 9, each as long as the way that is left.
+    planner = ToyPlanner()
+    outcome = run_one(planner, replan_every(3, budget=40))
+    assert outcome.rollout.success
+    assert [(step, plan.length) for step, plan in outcome.rollout.plans] == [(0, 11), (3, 8), (6, 5), (9, 2)]
+    assert outcome.rollout.steps == 10
+
+
+def test_results_record_a_rule_as_before_unless_it_renews_plans_by_time() -> None:
+    """Rows of releases without `every` can be continued; and what is recorded makes the rule again."""
+    rule = replan_on_deviation(40)
+    assert set(rule.to_json()) == {"threshold", "check_every", "budget", "stop_at_hit", "hold"}
+    for each in (rule, replan_every(5, 40)):
+        assert ExecutionRule(**each.to_json()) == each

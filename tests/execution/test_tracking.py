@@ -7,7 +7,8 @@ from toy_point import SPEC, ToyController, ToyEnv, make_stuck_env
 from vhdiffuser.errors import VhdError
 from vhdiffuser.execution.simulators import Simulators
 from vhdiffuser.execution.tracking import follow
-from vhdiffuser.types import Instance, Plan
+from vhdiffuser.trajectories import Plan
+from vhdiffuser.types import Instance
 
 LINE = np.stack([0.05 * np.arange(21), np.zeros(21)], axis=1).astype(np.float32)  # 0.05 a step
 SCALE = np.array([2.0, 1.0])

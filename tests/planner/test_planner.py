@@ -12,13 +12,13 @@ import torch
 
 from vhdiffuser.diffusion.config import PlannerConfig
 from vhdiffuser.diffusion.interpolation import knot_count
+from vhdiffuser.diffusion.options import PlanningOptions
 from vhdiffuser.diffusion.task import PlannerTask
 from vhdiffuser.diffusion.unet import TemporalUnet
 from vhdiffuser.envs.registry import get_environment, get_spec
 from vhdiffuser.errors import ClippedLengthWarning, DataError, OutsideDataWarning, VhdError, VhdWarning
 from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.planner import planner as planner_module
-from vhdiffuser.planner.bound import BoundPlanner
 from vhdiffuser.planner.planner import Planner
 from vhdiffuser.types import EnvSpec, Episodes
 from vhdiffuser.weights.format import ModelHeader, load_model, save_model
@@ -26,13 +26,14 @@ from vhdiffuser.weights.places import find_model, shipped_environments
 
 SPEC = get_spec("maze2d-umaze")
 NORMALIZER = Normalizer(np.array([0.4, 0.4, -5, -5], np.float32), np.array([3.2, 3.2, 5, 5], np.float32))
-SMALL = PlannerConfig(dim=8, dim_mults=(1, 2, 4), stride=4, diffusion_steps=32, steps=4)
+SMALL = PlannerConfig(dim=8, dim_mults=(1, 2, 4), stride=4, diffusion_steps=32)
+FOUR = PlanningOptions(steps=4)
 
 
 def make_planner(config: PlannerConfig = SMALL, spec: EnvSpec = SPEC, **options) -> Planner:  # type: ignore[no-untyped-def]
     torch.manual_seed(0)
     network = TemporalUnet(spec.state_dim, config.dim, config.dim_mults)
-    return Planner(network, config, spec, NORMALIZER, **options)
+    return Planner(network, config, spec, NORMALIZER, **{"options": FOUR, **options})
 
 
 def pairs(count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -44,16 +45,14 @@ def pairs(count: int) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("sampler", ["ddpm", "ddim", "dpm++"])
 def test_a_batch_of_mixed_lengths_equals_planning_one_by_one(sampler: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planner_module, "KNOTS_PER_BATCH", 100)  # so that groups are split
-    planner = make_planner()
+    planner = make_planner().with_options(sampler=sampler)  # type: ignore[arg-type]
     starts, goals = pairs(24)
     lengths = np.random.default_rng(1).integers(16, 90, 24)
     lengths[:6] = 33
     seeds = np.arange(24) * 7 + 3
-    together = planner.plan_batch(starts, goals, lengths, sampler=sampler, seeds=seeds, keep_denoising=True)
+    together = planner.plan_batch(starts, goals, lengths, seeds=seeds, keep_denoising=True)
     for number, plan in enumerate(together):
-        alone = planner.plan(
-            starts[number], goals[number], int(lengths[number]), sampler=sampler, seed=int(seeds[number])
-        )
+        alone = planner.plan(starts[number], goals[number], int(lengths[number]), seed=int(seeds[number]))
         assert plan.length == lengths[number]
         # Sums are taken in another order in a batch; velocities are derivatives, some tens in size here.
         np.testing.assert_allclose(plan.states, alone.states, rtol=1e-3, atol=1e-3)
@@ -64,7 +63,7 @@ def test_a_batch_of_mixed_lengths_equals_planning_one_by_one(sampler: str, monke
 
 @pytest.mark.parametrize("stride", [1, 4])
 def test_every_length_from_L_min_to_T_max_is_kept_exactly(stride: int) -> None:
-    planner = make_planner(replace(SMALL, stride=stride, steps=1))
+    planner = make_planner(replace(SMALL, stride=stride)).with_options(steps=1)
     lengths = np.arange(SPEC.L_min, SPEC.T_max + 1, 7 if stride == 1 else 1)
     starts, goals = pairs(len(lengths))
     plans = planner.plan_batch(starts, goals, lengths)
@@ -75,17 +74,18 @@ def test_every_length_from_L_min_to_T_max_is_kept_exactly(stride: int) -> None:
 def test_a_stretched_plan_is_the_shorter_one_walked_slowly() -> None:
     spec = get_spec("antmaze-medium")
     normalizer = Normalizer(np.array([-2, -2], np.float32), np.array([22, 22], np.float32))
-    config = replace(SMALL, smoothing=0.0)
+    options = PlanningOptions(steps=4, smoothing=0.0)
     torch.manual_seed(0)
-    network = TemporalUnet(spec.state_dim, config.dim, config.dim_mults)
-    plain, slow = (Planner(network, replace(config, stretch=stretch), spec, normalizer) for stretch in (1.0, 2.0))
+    network = TemporalUnet(spec.state_dim, SMALL.dim, SMALL.dim_mults)
+    plain = Planner(network, SMALL, spec, normalizer, options=options)
+    slow = plain.with_options(stretch=2.0)
     start, goal = np.array([0.0, 0.0]), np.array([8.0, 4.0])
     short, long = plain.plan(start, goal, 41), slow.plan(start, goal, 81)
     assert (short.length, long.length) == (41, 81)
     np.testing.assert_allclose(long.states[::2], short.states, atol=1e-5)
     # The noise is never shorter than the shortest plan, and a fixed horizon is drawn whole.
     assert slow.plan(start, goal, spec.L_min).length == spec.L_min
-    fixed = Planner(network, replace(config, stretch=2.0, horizon=41), spec, normalizer)
+    fixed = Planner(network, replace(SMALL, horizon=41), spec, normalizer, options=slow.options)
     np.testing.assert_array_equal(fixed.plan(start, goal, 41).states, short.states)
 
 
@@ -94,11 +94,12 @@ class _Identity(torch.nn.Module):
         return tau
 
 
-def _configs(name: str) -> list[PlannerConfig]:
-    """The environment's shipped recipe and, as its baselines, the same at each fixed horizon."""
+def _configs(name: str) -> tuple[list[PlannerConfig], PlanningOptions]:
+    """The environment's shipped recipe and, as its baselines, the same at each fixed horizon; and how it plans."""
     _, header = load_model(find_model(name, "planner", "shipped"), "planner")
     config, horizons = PlannerConfig.from_json(header.config), get_environment(name).horizons
-    return [config, *(replace(config, directness=None, horizon=horizon) for horizon in horizons)]
+    configs = [config, *(replace(config, directness=None, horizon=horizon) for horizon in horizons)]
+    return configs, PlanningOptions.from_json(header.planning).changed(steps=1)
 
 
 @pytest.mark.parametrize("name", shipped_environments())
@@ -107,9 +108,12 @@ def test_a_longer_plan_never_has_fewer_knots(name: str) -> None:
     limits = np.ones(spec.state_dim, np.float32)
     lengths = np.arange(2, max(spec.T_max, *get_environment(name).horizons) + 1)
     ends = np.zeros((len(lengths), spec.state_dim)), np.zeros((len(lengths), spec.goal_dim))
-    for config in _configs(name):
-        planner = Planner(_Identity(), config, spec, Normalizer(-limits, limits), lengths=(2, int(lengths[-1])))
-        plans = planner.plan_batch(*ends, lengths, steps=1, keep_denoising=True)
+    configs, options = _configs(name)
+    for config in configs:
+        planner = Planner(
+            _Identity(), config, spec, Normalizer(-limits, limits), options=options, lengths=(2, int(lengths[-1]))
+        )
+        plans = planner.plan_batch(*ends, lengths, keep_denoising=True)
         knots = np.array([plan.denoising.shape[1] for plan in plans if plan.denoising is not None])
         assert len(knots) == len(lengths)
         assert set(np.diff(knots)) <= {0, 1}, f"horizon {config.horizon}"
@@ -118,11 +122,11 @@ def test_a_longer_plan_never_has_fewer_knots(name: str) -> None:
 
 
 def test_smoothing_can_be_set_when_planning() -> None:
-    """0 draws the plan through every knot, as the network made them; what is not given is the recipe's."""
+    """0 draws the plan through every knot, as the network made them; what is not given stays."""
     start, goal = (values[0] for values in pairs(1))
-    config = replace(SMALL, smoothing=8.0)
+    planner = make_planner(options=PlanningOptions(steps=4, smoothing=8.0))
     plan = {
-        value: make_planner(config, smoothing=value).plan(start, goal, 41, keep_denoising=True)
+        value: planner.with_options(smoothing=value).plan(start, goal, 41, keep_denoising=True)
         for value in (None, 0.0, 8.0)
     }
     np.testing.assert_array_equal(plan[None].states, plan[8.0].states)
@@ -130,7 +134,7 @@ def test_smoothing_can_be_set_when_planning() -> None:
     np.testing.assert_allclose(plan[0.0].states[::4, :2], plan[0.0].denoising[-1, :, :2], atol=1e-4)
     assert np.abs(plan[8.0].states[::4, :2] - plan[0.0].states[::4, :2]).max() > 1e-2
     with pytest.raises(VhdError, match="smoothing must be a time"):
-        make_planner(config, smoothing=-1.0)
+        planner.with_options(smoothing=-1.0)
 
 
 def test_full_state_clamp_fixes_the_goal_s_velocity_and_goal_clamp_does_not() -> None:
@@ -159,9 +163,9 @@ def test_seeds_decide_and_one_integer_counts_on() -> None:
 
 
 def test_denoising_is_kept_in_units_and_ends_at_the_knots() -> None:
-    planner = make_planner(replace(SMALL, smoothing=0.0))
+    planner = make_planner().with_options(smoothing=0.0, steps=6)
     starts, goals = pairs(1)
-    plan = planner.plan(starts[0], goals[0], 41, steps=6, keep_denoising=True)
+    plan = planner.plan(starts[0], goals[0], 41, keep_denoising=True)
     assert plan.denoising is not None
     assert plan.denoising.shape == (7, 11, 4)
     np.testing.assert_allclose(plan.denoising[-1, :, :2], plan.states[::4, :2], atol=1e-5)
@@ -182,15 +186,9 @@ def test_predicted_lengths_are_scaled_and_clipped() -> None:
     starts = np.array([[0.5, 0.5, 0, 0], [0.5, 0.5, 0, 0]])
     goals = np.array([[0.625, 0.5], [3.0, 0.5]])  # 1.25 and 25 steps: 2.25 and 26 states
     assert planner.predict_lengths(starts, goals).tolist() == [16, 34]  # 1.3 unless told
-    assert planner.predict_lengths(starts, goals, gamma=1.0).tolist() == [16, 26]
-    recipe = replace(SMALL, gamma=2.0)
-    assert make_planner(recipe, length_predictor=Ruler()).predict_lengths(starts, goals).tolist() == [16, 52]
-    assert planner.predict_lengths(starts, goals, gamma=2.0).tolist() == [16, 52]
-    assert planner.predict_lengths(starts, goals, gamma=7.5).tolist() == [17, 195]  # rounded up
-    assert planner.predict_lengths(starts, goals, gamma=100.0).tolist() == [225, 256]
-    assert [plan.length for plan in planner.plan_batch(starts, goals, gamma=2.0)] == [16, 52]
-    with pytest.raises(VhdError, match="gamma must be above 0"):
-        planner.plan_batch(starts, goals, gamma=0.0)
+    for gamma, lengths in ((1.0, [16, 26]), (2.0, [16, 52]), (7.5, [17, 195]), (100.0, [225, 256])):  # rounded up
+        assert planner.with_options(gamma=gamma).predict_lengths(starts, goals).tolist() == lengths
+    assert [plan.length for plan in planner.with_options(gamma=2.0).plan_batch(starts, goals)] == [16, 52]
 
 
 def test_a_fixed_horizon_planner_plans_at_its_horizon_unless_told() -> None:
@@ -199,14 +197,14 @@ def test_a_fixed_horizon_planner_plans_at_its_horizon_unless_told() -> None:
     assert planner.plan(starts[0], goals[0]).length == 64
     assert planner.plan(starts[0], goals[0], 30).length == 30
     planner.length_predictor = Ruler()
-    assert planner.plan(starts[0], goals[0], gamma=3.0).length < 64  # FH+LP
+    assert planner.with_options(gamma=3.0).plan(starts[0], goals[0]).length < 64  # FH+LP
     with pytest.raises(VhdError, match="no length"):
         make_planner().plan(starts[0], goals[0])
 
 
 def test_save_and_load_plan_the_same(tmp_path: Path) -> None:
     planner = make_planner()
-    header = ModelHeader("planner", SPEC.to_json(), SMALL.to_json(), NORMALIZER.to_json(), "f")
+    header = ModelHeader("planner", SPEC.to_json(), SMALL.to_json(), NORMALIZER.to_json(), "f", planning=FOUR.to_json())
     path = tmp_path / "planner.safetensors"
     save_model(path, planner.network.state_dict(), header)
     starts, goals = pairs(1)
@@ -249,10 +247,11 @@ def test_bad_batches_say_what_is_wrong() -> None:
     with pytest.raises(VhdError, match="seeds must be one integer or 3"):
         planner.plan_batch(starts, goals, 40, seeds=[1, 2])
     with pytest.raises(VhdError, match=r"1\.\.32"):
-        planner.plan_batch(starts, goals, 40, steps=33)
+        planner.with_options(steps=33)
     with pytest.raises(VhdError, match="unknown sampler"):
-        planner.plan_batch(starts, goals, 40, sampler="euler")
+        planner.with_options(sampler="euler")  # type: ignore[arg-type]
     assert planner.plan_batch(starts[:0], goals[:0], 40) == []
+    assert planner.with_options(candidates=3).plan_batch(starts[:0], goals[:0], 40) == []
 
 
 def test_other_lengths_can_be_allowed() -> None:
@@ -287,7 +286,7 @@ def test_a_planner_trained_on_straight_lines_plans_straight_lines() -> None:
     lines = [np.linspace(*rng.uniform(-1, 1, 2), 10)[:, None] for _ in range(1000)]
     data = Episodes.from_parts([(line, np.zeros((9, 0))) for line in lines])
     normalizer = Normalizer(np.array([-1.0], np.float32), np.array([1.0], np.float32))
-    config = PlannerConfig(dim=16, dim_mults=(1, 2), diffusion_steps=64, stride=1, batch_size=32, steps=8)
+    config = PlannerConfig(dim=16, dim_mults=(1, 2), diffusion_steps=64, stride=1, batch_size=32)
     task = PlannerTask(data, spec, config, normalizer, "lines")
     torch.manual_seed(0)
     network = task.make_network()
@@ -301,7 +300,7 @@ def test_a_planner_trained_on_straight_lines_plans_straight_lines() -> None:
         loss.backward()
         optimizer.step()
 
-    planner = Planner(network, config, spec, normalizer)
+    planner = Planner(network, config, spec, normalizer, options=PlanningOptions(steps=8))
     starts, goals = rng.uniform(-0.5, 0.5, (40, 1)), rng.uniform(-0.5, 0.5, (40, 1))
     lengths = rng.integers(6, 11, 40)
     errors = [
@@ -320,7 +319,7 @@ class _Steps:
 
 
 def test_lengths_clipped_at_T_max_are_counted_in_a_warning() -> None:
-    planner = make_planner(replace(SMALL, gamma=1.0), length_predictor=_Steps(), outside="ignore")
+    planner = make_planner(length_predictor=_Steps(), outside="ignore").with_options(gamma=1.0)
     starts, steps = np.zeros((4, 4)), np.array([100, SPEC.T_max - 1, SPEC.T_max, 10 * SPEC.T_max])
     goals = np.stack([steps, np.zeros(4)], axis=1)
     with pytest.warns(
@@ -334,17 +333,17 @@ def test_lengths_clipped_at_T_max_are_counted_in_a_warning() -> None:
         planner.plan_batch(starts[:2], goals[:2])  # 256 states just fit
         planner.plan_batch(starts, goals, 256)  # nothing was predicted
     with pytest.warns(ClippedLengthWarning, match="1 of 2 .*gamma 1.3"):
-        planner.plan_batch(starts[:2], goals[:2], gamma=1.3)
+        planner.with_options(gamma=1.3).plan_batch(starts[:2], goals[:2])
 
 
-@pytest.mark.parametrize("how", ["plan", "plan_batch", "bound", "predict_lengths"])
+@pytest.mark.parametrize("how", ["plan", "plan_batch", "candidates", "predict_lengths"])
 def test_warnings_point_at_the_caller_s_line(how: str) -> None:
     planner = make_planner(length_predictor=_Steps())
     start, goal = START[None], np.array([[900.0, 1.0]])
     calls = {
         "plan": lambda: planner.plan(start[0], goal[0]),
         "plan_batch": lambda: planner.plan_batch(start, goal),
-        "bound": lambda: BoundPlanner.of(planner).plan_batch(start, goal, seeds=np.array([0])),
+        "candidates": lambda: planner.with_options(candidates=2).plan_batch(start, goal),
         "predict_lengths": lambda: planner.predict_lengths(start, goal),
     }
     with pytest.warns(VhdWarning) as seen:

@@ -13,12 +13,14 @@ from toy_point import ENVIRONMENT, WALLS, ToyController, ToyEnv, ToyPlanner
 from vhdiffuser.benchmark.methods import METHODS, PlannerChoice
 from vhdiffuser.benchmark.run import run_benchmark
 from vhdiffuser.benchmark.settings import BenchConfig
+from vhdiffuser.diffusion.options import PlanningOptions
+from vhdiffuser.drawing import boxes_on_page, on_page
 from vhdiffuser.errors import DataError, VhdError
+from vhdiffuser.painting import write_gif
 from vhdiffuser.report import figures
 from vhdiffuser.report.build import CASE_METHODS, write_report
-from vhdiffuser.report.drawing import boxes_on_page, on_page
 from vhdiffuser.report.figures import choose_case
-from vhdiffuser.report.video import replay_frames, top_view_frames, write_gif
+from vhdiffuser.report.video import replay_frames, top_view_frames
 from vhdiffuser.results.cells import pool
 from vhdiffuser.results.paths import plans_path, result_path, rollout_path
 from vhdiffuser.results.rollout_files import load_plans, load_rollout
@@ -33,7 +35,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     def source(gamma: float):
         planner = ToyPlanner(noise=0.05)
-        return lambda method, environment: PlannerChoice(planner, "ddim", 5, gamma, 1, {})
+        return lambda method, environment: PlannerChoice(planner, PlanningOptions(gamma=gamma), {})
 
     run_benchmark(CONFIG, folder, source(1.0), ToyController())
     for gamma in (0.8, 1.2):
@@ -139,7 +141,7 @@ def test_old_rows_beside_new_ones_are_marked_and_stand_back(results: Path, tmp_p
 
 
 def test_uniform_instances_have_a_table_of_their_own(tmp_path: Path) -> None:
-    choice = PlannerChoice(ToyPlanner(noise=0.05), "ddim", 5, 1.0, 1, {})
+    choice = PlannerChoice(ToyPlanner(noise=0.05), PlanningOptions(gamma=1.0), {})
     for distribution, seeds in (("reset", (100, 101)), ("uniform", (100,))):
         config = replace(CONFIG, methods=("vhd", "fh-h3"), n=5, keep=0, distribution=distribution, seeds=seeds)
         run_benchmark(config, tmp_path, lambda *_: choice, ToyController())

@@ -12,9 +12,11 @@ from pictures import picture, pixels_of
 from PIL import Image
 from toy_point import SPEC
 
+from vhdiffuser.envs.registry import get_spec
+from vhdiffuser.painting import write_gif
 from vhdiffuser.report.rollout_figures import draw_execution
-from vhdiffuser.report.video import FILM_FPS, film_frames, write_gif
-from vhdiffuser.types import Plan, Rollout
+from vhdiffuser.trajectories import Plan, Rollout
+from vhdiffuser.trajectories.film import FILM_FPS, film_frames
 
 WALLS = np.array([[-0.2, 0.0, -0.2, 1.2], [1.0, 1.2, -0.2, 1.2]])
 
@@ -25,7 +27,7 @@ def leg(start: tuple[float, float], goal: tuple[float, float], length: int, reve
     noise = None
     if reverse_steps is not None:
         noise = np.repeat(states[None, ::2], reverse_steps + 1, axis=0)
-    return Rollout(states, True, ((0, Plan(states, states[-1], noise)),))
+    return Rollout(states, np.diff(states, axis=0), True, ((0, Plan(states, states[-1], noise, SPEC)),))
 
 
 def where(frame: np.ndarray, colour: tuple[int, int, int]) -> np.ndarray:
@@ -63,7 +65,7 @@ def test_a_moved_goal_is_where_the_second_rollout_goes() -> None:
 def test_plans_made_on_the_way_are_shown_when_they_were_made() -> None:
     states = np.linspace((0.1, 0.1), (0.9, 0.9), 17).astype(np.float32)
     plans = ((0, Plan(states, states[-1])), (6, Plan(states[6:], states[-1])))
-    frames = list(film_frames(SPEC, [Rollout(states, False, plans)], WALLS, every=3, size=140))
+    frames = list(film_frames(SPEC, [Rollout(states, np.diff(states, axis=0), False, plans)], WALLS, every=3, size=140))
     assert len(frames) == len([0, 3, 6]) + len([0, 3, 6, 9, 10])
     np.testing.assert_array_equal(where(frames[2], ROBOT_BLUE), where(frames[3], ROBOT_BLUE))
 
@@ -82,12 +84,28 @@ def test_a_gif_keeps_pictures_and_time(tmp_path: Path) -> None:
 
 
 def test_an_execution_is_drawn_with_one_panel_a_goal(tmp_path: Path) -> None:
-    legs = [leg((0.2, 0.2), (0.8, 0.2), 7, None), leg((0.8, 0.2), (0.8, 0.9), 8, None)]
-    one = picture(draw_execution(SPEC, legs[:1], WALLS, tmp_path / "one.png"))
-    two = picture(draw_execution(SPEC, legs, WALLS, tmp_path / "two.png"))
+    umaze = get_spec("maze2d-umaze")
+
+    def straight(start: tuple[float, float], goal: tuple[float, float]) -> Rollout:
+        states = np.linspace([*start, 0, 0], [*goal, 0, 0], 9).astype(np.float32)
+        return Rollout(states, np.zeros((8, 2)), True, ((0, Plan(states, states[-1, :2], spec=umaze)),))
+
+    legs = [straight((1, 1), (1, 3)), straight((1, 3), (3, 3))]
+    one = picture(draw_execution(legs[:1], tmp_path / "one.png"))
+    two = picture(draw_execution(legs, tmp_path / "two.png"))
     assert two.shape[1] == 2 * one.shape[1]
     first, second = two[:, : one.shape[1]], two[:, one.shape[1] :]
     for panel in (one, first, second):
         assert len(pixels_of(panel, ROBOT_BLUE)) > 100, "the executed path"
     np.testing.assert_allclose(where(first, GOAL_RED), where(one, GOAL_RED), atol=0.02)
-    assert where(second, GOAL_RED)[0] < where(first, GOAL_RED)[0] - 0.3, "the second goal is 0.7 further up"
+    assert where(second, GOAL_RED)[0] > where(first, GOAL_RED)[0] + 0.3, "x, 2 larger, runs down the page"
+
+
+def test_the_goal_may_move_within_a_rollout() -> None:
+    """An agent's goal changes on the way: the film follows the goal of each plan, and the old one fades."""
+    out, back = leg((0.1, 0.1), (0.8, 0.1), 8, None), leg((0.4, 0.1), (0.4, 0.9), 9, None)
+    states = np.concatenate([out.observations[:4], back.observations])
+    plans = ((0, out.plans[0][1]), (4, back.plans[0][1]))
+    frames = list(film_frames(SPEC, [Rollout(states, np.diff(states, axis=0), True, plans)], WALLS, 1, 140))
+    assert where(frames[0], GOAL_RED)[0] > 0.8
+    assert where(frames[6], GOAL_RED)[0] < 0.45, "five pictures of the first plan, then the second"

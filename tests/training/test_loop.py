@@ -20,7 +20,7 @@ from torch import nn
 from vhdiffuser.errors import DataError, Interrupted, VhdError
 from vhdiffuser.files import sha256
 from vhdiffuser.training.loop import LoopConfig, learning_rate, train
-from vhdiffuser.weights.format import ModelHeader, load_model, save_model
+from vhdiffuser.weights.format import ModelHeader, load_model, read_tensors, save_model, save_tensors
 
 pytestmark = pytest.mark.usefixtures("each_precision")
 
@@ -51,7 +51,7 @@ class LineTask:
 
     def header(self):
         return ModelHeader(
-            "planner", {"name": "line"}, {"width": self.width, "steps": (self.steps,)}, {}, "fingerprint"
+            "planner", {"name": "line"}, {"width": self.width}, {}, "fingerprint", planning={"steps": (self.steps,)}
         )
 
 
@@ -119,6 +119,22 @@ def test_sigterm_writes_a_checkpoint_and_the_next_run_ends_at_the_same_weights(t
     assert updates == list(range(10, 301, 10)), "no line twice, none missing"
 
 
+def test_a_checkpoint_of_version_0_2_goes_on_unless_its_data_was_averaged(tmp_path):
+    (whole, _), _ = run(tmp_path / "whole")
+    folder = tmp_path / "old"
+    with pytest.raises(Interrupted):
+        run(folder, stop_at=123)
+    tensors, header = read_tensors(folder / "checkpoint.safetensors")
+    for evening in (8.0, 0.0):
+        header["identity"]["config"]["evening"] = evening
+        save_tensors(folder / "checkpoint.safetensors", tensors, header)
+        if evening:
+            with pytest.raises(DataError, match=r"averages the data's states .*--restart"):
+                run(folder)
+    (resumed, _), _ = run(folder)
+    assert all(torch.equal(whole[key], resumed[key]) for key in whole)
+
+
 def test_a_finished_run_is_left_alone_to_the_byte(tmp_path):
     run(tmp_path)
     names = ("model.safetensors", "checkpoint.safetensors", "log.jsonl")
@@ -131,7 +147,7 @@ def test_a_finished_run_is_left_alone_to_the_byte(tmp_path):
 def test_a_finished_run_gets_a_new_header_when_it_would_differ_and_its_model_when_it_is_gone(tmp_path):
     (tensors, header), _ = run(tmp_path)
     (same, changed), _ = run(tmp_path, steps=9)  # how to plan, not how to train
-    assert changed.config["steps"] == [9]
+    assert changed.planning["steps"] == [9]
     assert changed.notes == header.notes, "minutes and loss are of the training, and there was none"
     assert all(torch.equal(tensors[key], same[key]) for key in tensors)
     for spoil in (Path.unlink, lambda path: path.write_bytes(b"torn")):
@@ -369,7 +385,7 @@ def test_model_files_refuse_the_wrong_kind_and_damage(tmp_path):
     save_model(path, {"a": torch.ones(2, dtype=torch.float16)}, LineTask().header())
     tensors, header = load_model(path, "planner")
     assert tensors["a"].dtype == torch.float32
-    assert header.config == {"width": 8, "steps": [5]}, "a tuple comes back as a list"
+    assert (header.config, header.planning) == ({"width": 8}, {"steps": [5]}), "a tuple comes back as a list"
     with pytest.raises(DataError, match="holds a planner model, but a length model"):
         load_model(path, "length")
     with pytest.raises(DataError, match="no such model file"):

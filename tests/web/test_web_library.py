@@ -10,6 +10,7 @@ import torch
 from web_toys import NORMALIZER, SPEC, load_toy
 
 from vhdiffuser.diffusion.config import PlannerConfig
+from vhdiffuser.diffusion.options import PlanningOptions
 from vhdiffuser.diffusion.unet import TemporalUnet
 from vhdiffuser.errors import UnknownNameError
 from vhdiffuser.length.config import LengthConfig, goal_dims
@@ -23,14 +24,15 @@ from vhdiffuser.weights.format import ModelHeader, save_model
 from vhdiffuser.weights.places import run_folder
 
 
-def save(kind: str, name: str, network: torch.nn.Module, config: dict) -> None:
-    header = ModelHeader(kind, SPEC.to_json(), config, NORMALIZER.to_json(), "f")
+def save(kind: str, name: str, network: torch.nn.Module, config: dict, planning: dict | None = None) -> None:
+    header = ModelHeader(kind, SPEC.to_json(), config, NORMALIZER.to_json(), "f", planning=planning or {})
     save_model(run_folder(SPEC.name, name) / "model.safetensors", network.state_dict(), header)
 
 
 def save_planner(name: str, horizon: int | None = None) -> None:
-    config = PlannerConfig(dim=8, diffusion_steps=16, steps=2, horizon=horizon)
-    save("planner", name, TemporalUnet(SPEC.state_dim, config.dim, config.dim_mults), config.to_json())
+    config = PlannerConfig(dim=8, diffusion_steps=16, horizon=horizon)
+    network = TemporalUnet(SPEC.state_dim, config.dim, config.dim_mults)
+    save("planner", name, network, config.to_json(), PlanningOptions(steps=2).to_json())
 
 
 def save_length() -> None:

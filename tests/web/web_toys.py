@@ -12,6 +12,7 @@ from torch import nn
 
 from vhdiffuser.control.base import Controller, make_controller
 from vhdiffuser.diffusion.config import PlannerConfig
+from vhdiffuser.diffusion.options import PlanningOptions
 from vhdiffuser.envs.registry import get_environment
 from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.planner.planner import Planner
@@ -20,7 +21,8 @@ from vhdiffuser.web.library import Library, Loaded, Missing, Shelf, SimulatorPoo
 ENVIRONMENT = get_environment("maze2d-umaze")
 SPEC = ENVIRONMENT.spec
 NORMALIZER = Normalizer(np.array([0.4, 0.4, -5, -5], np.float32), np.array([3.2, 3.2, 5, 5], np.float32))
-CONFIG = PlannerConfig(dim=8, prediction="sample", diffusion_steps=32, steps=4, gamma=1.0)
+CONFIG = PlannerConfig(dim=8, prediction="sample", diffusion_steps=32)
+OPTIONS = PlanningOptions(steps=4, gamma=1.0)
 STEPS_PER_UNIT = 60.0
 
 FREE = {"environment": "maze2d-umaze", "start": [1.0, 1.0], "goal": [1.0, 2.5]}
@@ -68,8 +70,8 @@ def load_toy(controller: Controller | None = None) -> Loaded:
     return Loaded(
         environment=ENVIRONMENT,
         env=env,
-        planner=Planner(StraightLines(), CONFIG, SPEC, NORMALIZER, Ruler(), outside="ignore"),
-        fixed={64: Planner(StraightLines(), CONFIG, SPEC, NORMALIZER, outside="ignore")},
+        planner=Planner(StraightLines(), CONFIG, SPEC, NORMALIZER, Ruler(), options=OPTIONS, outside="ignore"),
+        fixed={64: Planner(StraightLines(), CONFIG, SPEC, NORMALIZER, options=OPTIONS, outside="ignore")},
         controller=controller or make_controller(ENVIRONMENT.controller, SPEC),
         pool=SimulatorPool(ENVIRONMENT.simulator, env),
     )

@@ -14,14 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from vhdiffuser.control.dynamics_task import action_error, held_out_actions, split_episodes
+from vhdiffuser.control.dynamics_task import action_error, held_out_actions
 from vhdiffuser.control.inverse_dynamics import InverseDynamicsController
 from vhdiffuser.envs.base import PlanningEnv
 from vhdiffuser.envs.environment import Environment
 from vhdiffuser.errors import DataError, VhdError
 from vhdiffuser.execution.simulators import Simulators
 from vhdiffuser.execution.tracking import follow
-from vhdiffuser.types import EnvSpec, Episodes, FloatArray, Instance, Plan
+from vhdiffuser.trajectories import Plan
+from vhdiffuser.types import EnvSpec, Episodes, FloatArray, Instance
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ def held_out_windows(
     """(n, length, o) observations: random windows of held-out episodes without a hindered moment."""
     if n < 1 or length < 2:
         raise VhdError(f"needs at least 1 window of at least 2 states, got {n} of {length}.")
-    _, held = split_episodes(episodes, controller.config.held_out)
+    _, held = episodes.split(controller.config.held_out)
     last = np.repeat(held.ends - 1, np.diff(held.ends, prepend=0))
     first = np.arange(len(last))
     # Hindered moments before each row: a window without one has the same count at both ends.

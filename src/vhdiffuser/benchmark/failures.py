@@ -32,12 +32,14 @@ from vhdiffuser.envs.protocols import ExecutionRule
 from vhdiffuser.envs.success import goal_distance
 from vhdiffuser.envs.walls import narrowest, wall_distance
 from vhdiffuser.errors import VhdError
-from vhdiffuser.execution.executor import BatchPlanner, Executor, Outcome
+from vhdiffuser.execution.executor import Executor, Outcome
+from vhdiffuser.execution.loop import BatchPlanner
 from vhdiffuser.execution.simulators import Simulators
 from vhdiffuser.results.rollout_files import KeptRollout
 from vhdiffuser.results.rows import ResultFile, Row
 from vhdiffuser.streams import STREAMS
-from vhdiffuser.types import EnvSpec, FloatArray, Instance, Plan
+from vhdiffuser.trajectories import Plan
+from vhdiffuser.types import EnvSpec, FloatArray, Instance
 
 KINDS = ("horizon", "plan", "endpoint", "fall", "tracking")
 PROTOCOLS = ("ss", "rp")

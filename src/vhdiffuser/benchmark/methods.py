@@ -5,11 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from vhdiffuser.diffusion.options import OptionChanges, PlanningOptions
 from vhdiffuser.envs.environment import Environment
+from vhdiffuser.envs.registry import get_environment
 from vhdiffuser.errors import DataError, UnknownNameError
-from vhdiffuser.execution.executor import BatchPlanner
+from vhdiffuser.execution.loop import BatchPlanner
+from vhdiffuser.files import sha256
+from vhdiffuser.length.predictor import LengthPredictor
+from vhdiffuser.planner.planner import Planner
+from vhdiffuser.weights.places import Source, find_model
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 @dataclass(frozen=True)
@@ -67,43 +76,69 @@ class PlannerChoice:
 
     planner: BatchPlanner
     """The planner, with its Length Predictor where the method needs one."""
-    sampler: str
-    """Reverse process."""
-    sampler_steps: int
-    """Its steps."""
-    gamma: float
-    """Margin on the predicted length."""
-    candidates: int
-    """Plans drawn for each plan used; 1 means no selection."""
+    options: PlanningOptions
+    """What it plans with."""
     models: dict[str, str]
     """Digest of each model file, by kind."""
-    smoothing: float | None = None
-    """Time, in control steps, over which plans are evened out; none where the planner has no such thing."""
 
     def describe(self) -> dict[str, Any]:
-        """What results record."""
+        """What results record; a stretch is the planner file's, whose digest they hold."""
         return {
-            "sampler": self.sampler,
-            "sampler_steps": self.sampler_steps,
-            "gamma": self.gamma,
-            "smoothing": self.smoothing,
-            "candidates": self.candidates,
+            "sampler": self.options.sampler,
+            "sampler_steps": self.options.steps,
+            "gamma": self.options.gamma,
+            "smoothing": self.options.smoothing,
+            "candidates": self.options.candidates,
             "models": self.models,
         }
 
 
 PlannerSource = Callable[[str, str], PlannerChoice]
-"""(method, environment) -> planner. Raises `VhdError` (see `require_weights`) where there are no weights."""
+"""(method, environment) -> planner. Raises `DataError` where there are no weights, and says how to make them."""
 
 
-def require_weights(method: Method, environment: Environment, kind: str, path: Path) -> None:
-    """An error that says which command makes `path`, where it is not there."""
-    if path.is_file():
-        return
+def load_method(
+    name: str, environment: Environment | str, source: Source = "auto", **options: Unpack[OptionChanges]
+) -> PlannerChoice:
+    """A method's planner for an environment, ready for `evaluate` and the benchmark.
+
+    `source` says where its models are: `auto` (those that you trained, else those that ship), `trained`, `shipped` or
+    a folder. `options` change what it plans with.
+
+    >>> choice = load_method("vhd", "maze2d-umaze", candidates=4)     # doctest: +SKIP
+    """
+    known = get_environment(environment) if isinstance(environment, str) else environment
+    method = get_method(name)
+    paths = method_models(method, known, source)
+    predictor = LengthPredictor.load(paths["length"]) if "length" in paths else None
+    lengths = (2, max(known.spec.T_max, *known.horizons))
+    planner = Planner.load(paths["planner"], predictor, outside="ignore", lengths=lengths).with_options(**options)
+    return PlannerChoice(planner, planner.options, {kind: sha256(path) for kind, path in paths.items()})
+
+
+def method_models(method: Method, environment: Environment, source: Source = "auto") -> dict[str, Path]:
+    """The method's model files by kind; a `DataError` says how to make one that is not there."""
     horizon = method.training_horizon(environment)
-    option = f" --horizon {horizon}" if kind == "planner" and horizon is not None else ""
-    option += f" --recipe {method.recipe}" if method.recipe != "default" else ""
-    raise DataError(
-        f"{environment.name}: method '{method.name}' needs the {kind} model {path}, which is not there. "
-        f"Make it with `vhd train {kind} {environment.name}{option}`."
-    )
+    paths = {"planner": find_model(environment.name, "planner", source, horizon, method.recipe)}
+    if method.predicts:
+        paths["length"] = find_model(environment.name, "length", source, recipe=method.recipe)
+    for kind, path in paths.items():
+        if not path.is_file():
+            option = f" --horizon {horizon}" if kind == "planner" and horizon is not None else ""
+            option += f" --recipe {method.recipe}" if method.recipe != "default" else ""
+            raise DataError(
+                f"{environment.name}: method '{method.name}' needs the {kind} model {path}, which is not there. "
+                f"Make it with `vhd train {kind} {environment.name}{option}`."
+            )
+    return paths
+
+
+def missing_methods(environment: Environment, source: Source = "auto") -> dict[str, DataError]:
+    """Those of the table's methods whose weights are not there, each with how to make them."""
+    missing: dict[str, DataError] = {}
+    for name in TABLE_METHODS:
+        try:
+            method_models(get_method(name), environment, source)
+        except DataError as error:
+            missing[name] = error
+    return missing

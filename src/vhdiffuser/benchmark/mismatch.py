@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from vhdiffuser.envs.base import PlanningEnv
-from vhdiffuser.execution.executor import BatchPlanner, plan_seed
+from vhdiffuser.execution.loop import BatchPlanner, plan_seed
 from vhdiffuser.results.rollout_files import PlanSheet
 from vhdiffuser.types import FloatArray, Instance
 

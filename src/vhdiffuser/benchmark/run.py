@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -149,7 +149,7 @@ def _header(
         "seed": seed,
         "streams": STREAMS,
         "instances": describe_instances(config),
-        "rule": asdict(setting.rule),
+        "rule": setting.rule.to_json(),
         "epsilon": spec.epsilon,
         "scale": [float(value) for value in spec.goal_of(choice.planner.normalizer.scale)],
         "horizon": method.horizon(environment),
@@ -196,6 +196,6 @@ def kept_rollout(spec: EnvSpec, outcome: Outcome) -> KeptRollout:
         instance=outcome.instance,
         success=rollout.success,
         states=spec.planning_state(rollout.observations),
-        actions=outcome.actions,
+        actions=rollout.actions,
         plans=tuple((step, spec.goal_of(plan.states)) for step, plan in rollout.plans),
     )

@@ -16,8 +16,7 @@ from vhdiffuser.envs.protocols import (
     THRESHOLD,
     ExecutionRule,
     HitTest,
-    replan_on_deviation,
-    single_shot,
+    paper_rule,
 )
 from vhdiffuser.errors import UnknownNameError, VhdError
 from vhdiffuser.files import sha256
@@ -96,11 +95,7 @@ def make_setting(protocol: str, config: BenchConfig, env: PlanningEnv, seed: int
     """The setting of one protocol in one environment, with the instances of one seed."""
     environment = config.environment
     if protocol in PAPER:
-        rule = (
-            single_shot()
-            if protocol == "ss"
-            else replan_on_deviation(environment.step_budget, config.threshold, config.check_every)
-        )
+        rule = paper_rule(protocol, environment.step_budget, config.threshold, config.check_every)
         return Setting(paper_instances(config, env, seed), rule)
     if protocol not in environment.protocols:
         raise UnknownNameError(f"protocol of {environment.name}", protocol, [*PAPER, *environment.protocols])

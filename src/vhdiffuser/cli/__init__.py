@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import signal
 import sys
 import warnings
@@ -22,9 +23,10 @@ from vhdiffuser.errors import Interrupted, VhdError, VhdWarning
 COMMANDS: dict[str, tuple[str, str]] = {
     "demo": ("vhdiffuser.cli.demo:Demo", "the shipped weights at work, beside the paper's numbers"),
     "models": ("vhdiffuser.cli.models:Models", "the weights that ship, with their numbers; export your own"),
-    "envs": ("vhdiffuser.cli.envs:Envs", "the five environments and their settings"),
+    "envs": ("vhdiffuser.cli.envs:Envs", "the environments and their settings"),
     "data": ("vhdiffuser.cli.data:Data", "get, build, import, look at and draw datasets"),
     "train": ("vhdiffuser.cli.train:Train", "train a planner, a Length Predictor or an inverse dynamics model"),
+    "recipes": ("vhdiffuser.cli.recipes:Recipes", "what a training is given: networks, loop and planning, as values"),
     "plan": ("vhdiffuser.cli.plan:PlanCommand", "plan from a start to a goal, as a picture, JSON, CSV or GIF"),
     "bench": ("vhdiffuser.cli.bench:Bench", "the paper's methods and protocols on random instances, row by row"),
     "report": ("vhdiffuser.cli.bench:Report", "the paper's table beside ours, and figures, from those rows"),
@@ -43,6 +45,11 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "completion": ("vhdiffuser.cli.completion:Completion", "a completion script for bash, zsh, tcsh or fish"),
 }
 
+_REFERENCE = re.compile(r"(.+\.py|[A-Za-z_]\w*(\.\w+)+):[A-Za-z_]\w*")
+"""An environment by where it is: a file or a module with a dot in its name, and what in it."""
+_NAMELESS = ("serve", "envs", "report", "completion")
+"""Commands that take no environment's name: what is registered is theirs."""
+
 EXAMPLES = """\
 examples:
   vhd demo                              the shipped weights: plans, executions, numbers
@@ -52,7 +59,9 @@ examples:
   vhd train planner maze2d-umaze        a variable-horizon diffusion planner (resumable)
   vhd train length maze2d-umaze         its Length Predictor
   vhd plan maze2d-umaze --start 1 1 --goal 3 1 --out plan.png
-  vhd bench maze2d-umaze --methods vhd --n 100"""
+  vhd bench maze2d-umaze --methods vhd --n 100
+
+ENV is a name (`vhd envs`), an imported dataset's, or your own environment: my_robot.py:make"""
 
 
 def main() -> None:
@@ -82,7 +91,7 @@ def run(arguments: list[str]) -> int:
         return 2
     try:
         with _warnings_in_words():
-            parse(name, rest).run()
+            parse(name, _with_references(name, rest)).run()
         sys.stdout.flush()
     except VhdError as error:
         print(f"vhd: {error}", file=sys.stderr)
@@ -96,6 +105,27 @@ def run(arguments: list[str]) -> int:
     except SystemExit as stop:  # tyro: 0 after --help, 2 after a wrong option
         return stop.code if isinstance(stop.code, int) else 2
     return 0
+
+
+def _with_references(command: str, arguments: list[str]) -> list[str]:
+    """Register the environments that arguments refer to (`my_robot.py:make`, `--env package.module:make`).
+
+    A reference stands for its environment's name, where the command asks for one.
+    """
+    found: list[str] = []
+    rest = iter(arguments)
+    for argument in rest:
+        given = argument == "--env"
+        reference = next(rest, "") if given else argument
+        if not given and not _REFERENCE.fullmatch(reference):
+            found.append(argument)
+            continue
+        from vhdiffuser.envs.registry import get_environment
+
+        name = get_environment(reference).name
+        if command not in _NAMELESS:
+            found.append(name)
+    return found
 
 
 @contextmanager
@@ -121,7 +151,9 @@ def parse(name: str, arguments: list[str]) -> Any:
     """The command with its options; SystemExit after --help (0) or a wrong command line (2)."""
     import tyro
 
-    return tyro.cli(load_command(name), args=arguments, prog=f"vhd {name}", config=(tyro.conf.OmitArgPrefixes,))
+    command = load_command(name)
+    made = command.parse(arguments) if hasattr(command, "parse") else command
+    return tyro.cli(made, args=arguments, prog=f"vhd {name}")
 
 
 def load_command(name: str) -> type:

@@ -13,12 +13,11 @@ from tyro.conf import Positional
 
 from vhdiffuser.cli.console import err, out, print_json, progress_bar
 from vhdiffuser.envs.registry import get_environment
-from vhdiffuser.errors import DataError, VhdError
-from vhdiffuser.files import sha256
+from vhdiffuser.errors import VhdError
 from vhdiffuser.weights.places import Source, find_model
 
 if TYPE_CHECKING:
-    from vhdiffuser.benchmark.methods import Method, PlannerChoice
+    from vhdiffuser.benchmark.methods import PlannerChoice
     from vhdiffuser.control.base import Controller
     from vhdiffuser.report.video import View
     from vhdiffuser.results.rows import Row
@@ -67,8 +66,9 @@ class Bench:
     """Margin on the predicted length (default: the planner's own)."""
     smoothing: float | None = None
     """Control steps over which plans are evened out; 0: through every knot (default: the planner's own)."""
-    candidates: int = 1
-    """Plans drawn for each plan used, the one that the Length Predictor believes most kept; 1 is no selection."""
+    candidates: int | None = None
+    """Plans drawn for each plan used, the one that the Length Predictor believes most kept; 1 is no selection
+    (default: the planner's own)."""
     position_gain: float | None = None
     """PD: action per unit of position error (default: measured best)."""
     velocity_gain: float | None = None
@@ -114,6 +114,13 @@ class Bench:
         given = {key: getattr(self, key) for key in ("threshold", "check_every") if getattr(self, key) is not None}
         config = replace(config, **given)
         predicted: list[int] = []  # lengths of the plans that a Length Predictor set
+        candidates: set[int] = set()
+
+        def choose(method: str, environment: str) -> PlannerChoice:
+            choice = self.choose(method, environment)
+            candidates.add(choice.options.candidates)
+            return choice
+
         with self._progress() as (on_start, show_row):
 
             def on_row(row: Row) -> None:
@@ -123,7 +130,7 @@ class Bench:
             summaries = run_benchmark(
                 config,
                 self.out,
-                self.choose,
+                choose,
                 self.controller(),
                 on_row=on_row,
                 on_start=on_start,
@@ -138,7 +145,7 @@ class Bench:
         if self.json:
             print_json([summary.to_json() for summary in summaries])
         else:
-            print_summaries(summaries, self.candidates)
+            print_summaries(summaries, candidates)
             out.print(f"rows: {self.out / spec.name}   report: vhd report {self.out}")
 
     @contextmanager
@@ -158,46 +165,26 @@ class Bench:
 
             yield on_start, on_row
 
-    def choose(self, method_name: str, environment: str) -> PlannerChoice:
+    def choose(self, method: str, environment: str) -> PlannerChoice:
         """The planner of a method, under these options."""
-        from vhdiffuser.benchmark.methods import PlannerChoice, get_method
-        from vhdiffuser.length.predictor import LengthPredictor
-        from vhdiffuser.planner.bound import BoundPlanner
-        from vhdiffuser.planner.planner import Planner
+        from vhdiffuser.benchmark.methods import load_method
 
-        known, paths = get_environment(environment), self._weights_of(get_method(method_name), environment)
-        predictor = LengthPredictor.load(paths["length"]) if "length" in paths else None
-        lengths = (2, max(known.spec.T_max, *known.horizons))
-        planner = Planner.load(paths["planner"], predictor, smoothing=self.smoothing, outside="ignore", lengths=lengths)
-        bound = BoundPlanner.of(planner, self.sampler, self.steps, self.gamma, self.candidates)
-        models = {kind: sha256(path) for kind, path in paths.items()}
-        return PlannerChoice(
-            bound, bound.sampler, bound.steps, bound.gamma, bound.candidates, models, planner.smoothing
+        return load_method(
+            method,
+            environment,
+            self.weights,
+            sampler=self.sampler,
+            steps=self.steps,
+            gamma=self.gamma,
+            smoothing=self.smoothing,
+            candidates=self.candidates,
         )
-
-    def _weights_of(self, method: Method, environment: str) -> dict[str, Path]:
-        """The method's model files by kind; a `DataError` says how to make one that is not there."""
-        from vhdiffuser.benchmark.methods import require_weights
-
-        known = get_environment(environment)
-        horizon = method.training_horizon(known)
-        paths = {"planner": find_model(environment, "planner", self.weights, horizon, method.recipe)}
-        if method.predicts:
-            paths["length"] = find_model(environment, "length", self.weights, recipe=method.recipe)
-        for kind, path in paths.items():
-            require_weights(method, known, kind, path)
-        return paths
 
     def _methods_there(self) -> tuple[str, ...]:
         """The table's methods whose weights are there; says which are left out, and how to make them."""
-        from vhdiffuser.benchmark.methods import TABLE_METHODS, get_method
+        from vhdiffuser.benchmark.methods import TABLE_METHODS, missing_methods
 
-        missing: dict[str, DataError] = {}
-        for name in TABLE_METHODS:
-            try:
-                self._weights_of(get_method(name), get_environment(self.env).name)
-            except DataError as error:
-                missing[name] = error
+        missing = missing_methods(get_environment(self.env), self.weights)
         if len(missing) == len(TABLE_METHODS):
             raise missing["vhd"]
         if not self.quiet:
@@ -234,9 +221,9 @@ class Bench:
                 err.print(f"wrote {written}")
 
 
-def print_summaries(summaries: list[Summary], candidates: int) -> None:
+def print_summaries(summaries: list[Summary], candidates: set[int]) -> None:
     """One line a cell."""
-    out.print(f"candidates per plan: {candidates}")
+    out.print(f"candidates per plan: {', '.join(map(str, sorted(candidates)))}")
     out.print(
         f"{'method':11}{'protocol':15}{'n':>6}  {'SR %':>6} {'95 %':>14}  {'AES':>7} {'95 %':>16}  {'replans':>7}"
     )

@@ -31,11 +31,10 @@ class Completion:
 
         every = tuple(Annotated[load_command(name), tyro.conf.subcommand(name)] for name in COMMANDS)
         commands: Any = Union[every]  # noqa: UP007  (the members are known only here)
-        config = (tyro.conf.OmitArgPrefixes,)
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "script"
             try:
-                tyro.cli(commands, args=["--tyro-write-completion", self.shell, str(path)], prog="vhd", config=config)
+                tyro.cli(commands, args=["--tyro-write-completion", self.shell, str(path)], prog="vhd")
             except SystemExit as stop:  # it always ends so
                 if stop.code:
                     raise

@@ -1,8 +1,8 @@
-"""`vhd data get | info | import | draw | walker`."""
+"""`vhd data get | build | info | import | draw | walker`."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -110,6 +110,65 @@ class Get:
                 f"the cache holds another {self.env} dataset ({_line(present)}), not one with {', '.join(unmet)}. "
                 "Pass --replace to replace it."
             )
+
+
+@dataclass(frozen=True)
+class Build:
+    """Build data for a point maze of your own map; the maze is then known by NAME to every command.
+
+    FILE is text: `#` for walls, `O` or a blank for free cells, one row per line, walls all around. Physics and data
+    are those of D4RL's maze2d. Examples:
+
+        vhd data build my-maze --maze map.txt
+        vhd train planner my-maze
+        vhd train length my-maze
+        vhd bench my-maze --methods vhd --n 100
+    """
+
+    name: Positional[str]
+    """Name of the environment and its data."""
+    maze: Path
+    """File with the map."""
+    size: int = 1_000_000
+    """Transitions to build."""
+    seed: int = 0
+    """Seed of the build: same seed and size, same bytes."""
+    epsilon: float | None = None
+    """Goal tolerance in normalised units (default: 0.15 units of the maze)."""
+    t_max: int | None = None
+    """Longest plan in states (default: 32 for each cell of the longest way)."""
+    workers: int | None = None
+    """Processes that build (default: one per core)."""
+    replace: bool = False
+    """Replace a dataset of that name."""
+    json: bool = False
+    """Print what was built as one JSON object, as `vhd data info` does."""
+    quiet: bool = False
+    """No progress bar."""
+
+    def run(self) -> None:
+        """Build, save, say what was built."""
+        from vhdiffuser.data.build import BuildConfig, build, forget_chunks
+        from vhdiffuser.envs.maze2d.environments import make_maze
+        from vhdiffuser.envs.maze2d.maze import Maze
+
+        if self.name in environments():
+            raise DataError(f"'{self.name}' is a registered environment: choose another name for a maze of your own.")
+        if dataset_path(self.name).exists() and not self.replace:
+            raise DataError(f"a dataset '{self.name}' is already here. Pass --replace, or choose another name.")
+        try:
+            text = self.maze.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise DataError(f"{self.maze}: not a readable text file ({error}).") from error
+        maze = Maze.of(text)
+        environment = make_maze(maze, self.name, epsilon=self.epsilon, T_max=self.t_max)
+        config = BuildConfig(self.size, self.seed, self.workers)
+        with progress_bar(f"building {self.name}", "transitions", self.quiet) as progress:
+            dataset = build(environment.spec, environment.builder, config, progress)
+        dataset = replace(dataset, details={**dataset.details, "maze": list(maze.rows)})
+        save_dataset(dataset)
+        forget_chunks(environment.spec)
+        _print(dataset, self.json)
 
 
 @dataclass(frozen=True)
@@ -245,7 +304,7 @@ class WalkerCommand:
         vhd data walker --steps 400000
     """
 
-    config: WalkerConfig = field(default_factory=WalkerConfig)
+    config: Annotated[WalkerConfig, tyro.conf.arg(name="")] = field(default_factory=WalkerConfig)
     out: Path | None = None
     """Folder to train in (default: the cache folder's `walker`)."""
     json: bool = False
@@ -277,13 +336,15 @@ class WalkerCommand:
 class Data:
     """Get, build, import, look at and draw datasets."""
 
-    command: (
+    command: Annotated[
         Annotated[Get, tyro.conf.subcommand("get")]
+        | Annotated[Build, tyro.conf.subcommand("build")]
         | Annotated[Info, tyro.conf.subcommand("info")]
         | Annotated[Import, tyro.conf.subcommand("import")]
         | Annotated[Draw, tyro.conf.subcommand("draw")]
-        | Annotated[WalkerCommand, tyro.conf.subcommand("walker")]
-    )
+        | Annotated[WalkerCommand, tyro.conf.subcommand("walker")],
+        tyro.conf.arg(name=""),
+    ]
 
     def run(self) -> None:
         """Run the command chosen."""

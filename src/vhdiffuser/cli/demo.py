@@ -11,13 +11,14 @@ import tyro
 from tyro.conf import Positional
 
 from vhdiffuser.cli.console import out, print_json, progress_bar
-from vhdiffuser.envs.registry import environments
+from vhdiffuser.envs.registry import find_environment
 from vhdiffuser.errors import DataError
 from vhdiffuser.files import sha256
 from vhdiffuser.weights.places import shipped_environments, shipped_path
 
 if TYPE_CHECKING:
     from vhdiffuser.benchmark.methods import PlannerChoice
+    from vhdiffuser.diffusion.options import PlanningOptions
     from vhdiffuser.results.summary import Summary
 
 PROTOCOLS = ("ss", "rp")
@@ -62,7 +63,7 @@ class Demo:
         folder = self._folder()
         choice = _choose(folder)
         spec = choice.planner.spec
-        environment = environments().get(spec.name)
+        environment = find_environment(spec.name)
         if environment is None or environment.simulator is None:
             raise DataError(
                 f"{folder}: its planner is for '{spec.name}', which has no simulator to show it in. Plan with "
@@ -93,7 +94,7 @@ class Demo:
             cells = [{**item.to_json(), **_paper(item)} for item in summaries]
             print_json({"environment": spec.name, "results": cells, "picture": str(picture)})
         else:
-            _print(spec.name, choice, summaries)
+            _print(spec.name, choice.options, summaries)
             out.print(f"picture: {picture}")
 
     def _folder(self) -> Path:
@@ -113,13 +114,11 @@ class Demo:
 
 def _choose(folder: Path) -> PlannerChoice:
     from vhdiffuser.benchmark.methods import PlannerChoice
-    from vhdiffuser.planner.bound import BoundPlanner
     from vhdiffuser.planner.load import load_planner
 
     planner = load_planner(folder, outside="ignore")
-    bound = BoundPlanner.of(planner)
     models = {kind: sha256(folder / f"{kind}.safetensors") for kind in ("planner", "length")}
-    return PlannerChoice(bound, bound.sampler, bound.steps, bound.gamma, bound.candidates, models, planner.smoothing)
+    return PlannerChoice(planner, planner.options, models)
 
 
 def _draw(rows: dict[str, Path], picture: Path) -> None:
@@ -142,14 +141,14 @@ def _paper(item: Summary) -> dict[str, float | None]:
     return {"paper_success_rate": None if rate is None else rate / 100, "paper_average_executed_steps": steps}
 
 
-def _print(environment: str, choice: PlannerChoice, summaries: list[Summary]) -> None:
+def _print(environment: str, options: PlanningOptions, summaries: list[Summary]) -> None:
     from vhdiffuser.report.cards import steps_text, success_text
     from vhdiffuser.report.paper import TABLE_II
 
     names = {"ss": "single-shot", "rp": "replan-on-deviation"}
     out.print(
-        f"{environment}: {summaries[0].n} random instances, {choice.sampler} in {choice.sampler_steps} steps, "
-        f"gamma {choice.gamma:g}, candidates per plan {choice.candidates}"
+        f"{environment}: {summaries[0].n} random instances, {options.sampler} in {options.steps} steps, "
+        f"gamma {options.gamma:g}, candidates per plan {options.candidates}"
     )
     out.print(f"{'':22}{'SR % [95 %]':24}{'paper':>8}    {'AES [95 %]':24}{'paper':>8}", markup=False)
     for item in summaries:

@@ -77,8 +77,8 @@ class EvalLength:
 
     def _draw(self, predictors: dict[str, Any], results: dict[str, Any], geodesic: Any, goals: np.ndarray) -> None:
         from vhdiffuser.benchmark.length_eval import calibration, distance_field
+        from vhdiffuser.drawing import boxes_on_page, on_page, rows_down
         from vhdiffuser.report import length_figures
-        from vhdiffuser.report.drawing import boxes_on_page, on_page, rows_down
 
         assert self.out is not None
         first = next(iter(results.values()))

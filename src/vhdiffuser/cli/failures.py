@@ -159,15 +159,15 @@ class Failures:
         """As --speed says, as the planner's file does, or as the dataset does where the file is older than that."""
         from vhdiffuser.data.motion import FastestMotion, fastest_motion
         from vhdiffuser.envs.datasets import load_dataset
-        from vhdiffuser.planner.bound import BoundPlanner
+        from vhdiffuser.planner.planner import Planner
 
         if self.speed is not None:
             if not self.speed > 0:
                 raise VhdError(f"the fastest speed must be above 0 units per step, got {self.speed}.")
             return FastestMotion(self.speed, float("inf"))
-        assert isinstance(choice.planner, BoundPlanner)
+        assert isinstance(choice.planner, Planner)
         spec = get_environment(self.env).spec
-        return choice.planner.planner.motion or fastest_motion(load_dataset(spec.name).episodes, spec)
+        return choice.planner.motion or fastest_motion(load_dataset(spec.name).episodes, spec)
 
     def _print(self, answer: dict[str, Any], failures: list[Failure]) -> None:
         out.print(

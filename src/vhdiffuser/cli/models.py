@@ -11,7 +11,7 @@ import tyro
 from tyro.conf import Positional
 
 from vhdiffuser.cli.console import err, out, print_json
-from vhdiffuser.envs.registry import environments
+from vhdiffuser.envs.registry import find_environment
 from vhdiffuser.weights.places import run_folder, shipped_card, shipped_environments
 
 if TYPE_CHECKING:
@@ -59,10 +59,10 @@ class Export:
 
     def _runs(self) -> dict[str, str]:
         runs = {"planner": self.planner, "length": self.length}
-        known = environments().get(self.env)
-        # Your own robot may be driven by anything; one of ours needs its inverse dynamics model.
-        own = known is None and (run_folder(self.env, self.dynamics) / "model.safetensors").exists()
-        if own or (known is not None and known.controller == "inverse_dynamics"):
+        known = find_environment(self.env)
+        # Without a simulator your own robot may be driven by anything; with one, its controller must be there.
+        needed = known is not None and known.simulator is not None and known.controller == "inverse_dynamics"
+        if needed or (run_folder(self.env, self.dynamics) / "model.safetensors").exists():
             runs["dynamics"] = self.dynamics
         return runs
 
@@ -84,7 +84,7 @@ class Card:
     """No remarks."""
 
     def run(self) -> None:
-        """Write card.json and card.md."""
+        """Write card.json and README.md."""
         from vhdiffuser.errors import DataError
         from vhdiffuser.training.export import read_shipped
 
@@ -156,12 +156,13 @@ class Models:
         vhd models archive maze2d-umaze --out weights
     """
 
-    command: (
+    command: Annotated[
         Annotated[Export, tyro.conf.subcommand("export")]
         | Annotated[Card, tyro.conf.subcommand("card")]
         | Annotated[Archive, tyro.conf.subcommand("archive")]
-        | Annotated[None, tyro.conf.subcommand("list")]
-    ) = None
+        | Annotated[None, tyro.conf.subcommand("list")],
+        tyro.conf.arg(name=""),
+    ] = None
     json: bool = False
     """Print the model cards as a JSON list of objects."""
 

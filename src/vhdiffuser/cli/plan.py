@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import csv
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -13,17 +12,15 @@ import tyro
 from tyro.conf import Positional
 
 from vhdiffuser.cli.console import out, print_json
-from vhdiffuser.envs.registry import environments
+from vhdiffuser.envs.registry import find_environment
 from vhdiffuser.errors import VhdError
 from vhdiffuser.files import atomic_path
-from vhdiffuser.types import EnvSpec, FloatArray, Instance, Plan, Rollout
+from vhdiffuser.trajectories import Plan, Rollout
+from vhdiffuser.types import EnvSpec, FloatArray, Instance
 from vhdiffuser.weights.places import Source
 
 if TYPE_CHECKING:
     from vhdiffuser.planner.planner import Planner
-
-FILM_PICTURES = 110
-"""Pictures of a film in which the robot moves, about: five seconds."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +47,10 @@ class PlanCommand:
     """Margin on the predicted length (default: the planner's own)."""
     smoothing: float | None = None
     """Control steps over which the plan is evened out; 0: through every knot (default: the planner's own)."""
+    stretch: float | None = None
+    """How many times as slowly as the data moves the plan is to be followed (default: the planner's own)."""
+    candidates: int | None = None
+    """Plans drawn, of which the one that the Length Predictor believes most is kept (default: the planner's own)."""
     sampler: Literal["ddpm", "ddim", "dpm++"] | None = None
     """Reverse process (default: the planner's own)."""
     steps: int | None = None
@@ -74,11 +75,20 @@ class PlanCommand:
         from vhdiffuser.planner.load import load_planner
 
         self._check_options()
-        planner = load_planner(self.env, source=self.weights, smoothing=self.smoothing)
+        planner = load_planner(
+            self.env,
+            source=self.weights,
+            sampler=self.sampler,
+            steps=self.steps,
+            gamma=self.gamma,
+            smoothing=self.smoothing,
+            stretch=self.stretch,
+            candidates=self.candidates,
+        )
         spec = planner.spec
         start = spec.start_state(self.start)
         goals = [np.asarray(goal, np.float32) for goal in (self.goal, self.then) if goal is not None]
-        environment = environments().get(spec.name)
+        environment = find_environment(spec.name)
         if environment is not None and environment.simulator is not None:
             env = environment.make()
             for goal in goals:
@@ -86,7 +96,7 @@ class PlanCommand:
                 env.check(Instance(start, own, 0))
         keep = self.out is not None and self.out.suffix == ".gif"
         if self.execute is None:
-            plan = planner.plan(start, goals[0], self.length, self.steps, self.sampler, self.seed, self.gamma, keep)
+            plan = planner.plan(start, goals[0], self.length, seed=self.seed, keep_denoising=keep)
             rollouts: list[Rollout] = []
         else:
             rollouts = self._follow(planner, start, goals, keep)
@@ -118,16 +128,16 @@ class PlanCommand:
     def _follow(self, planner: Planner, start: FloatArray, goals: list[FloatArray], keep: bool) -> list[Rollout]:
         """One rollout a goal; the second begins in the state in which the first ended or was cut."""
         from vhdiffuser.execution.execute import execute
-        from vhdiffuser.planner.bound import BoundPlanner
+        from vhdiffuser.planner.forwarding import KeepsDenoising
 
         assert self.execute is not None
-        bound = BoundPlanner.of(planner, self.sampler, self.steps, self.gamma, keep_denoising=keep)
+        follower = KeepsDenoising(planner) if keep else planner
         spec, rollouts = planner.spec, []
         for number, goal in enumerate(goals):
             own = spec.goal_of(goal) if len(goal) == spec.state_dim else goal
-            rollout = execute(bound, start, own, self.execute, seed=self.seed + number, length=self.length)
+            rollout = execute(follower, start, own, self.execute, seed=self.seed + number, length=self.length)
             if self.after is not None and number == 0 and self.after < rollout.steps:
-                rollout = _until(rollout, self.after)
+                rollout = rollout.until(self.after)
             rollouts.append(rollout)
             start = spec.planning_state(rollout.observations[-1])
         return rollouts
@@ -135,37 +145,29 @@ class PlanCommand:
     def _write(self, plan: Plan, rollouts: list[Rollout], spec: EnvSpec) -> None:
         assert self.out is not None
         suffix = self.out.suffix
-        if suffix == ".json":
-            with atomic_path(self.out) as path:
-                path.write_text(json.dumps(_json(plan, rollouts, spec)))
-        elif suffix == ".csv":
-            with atomic_path(self.out) as path, open(path, "w", newline="") as file:
-                writer = csv.writer(file)
-                writer.writerow(["step", *spec.state_names])
-                writer.writerows([step, *map(float, state)] for step, state in enumerate(plan.states))
-        elif suffix == ".png":
-            from vhdiffuser.report.plan_figures import draw_plans, walls_of
+        if suffix == ".png":
+            from vhdiffuser.report.plan_figures import draw_plans
             from vhdiffuser.report.rollout_figures import draw_execution
 
             if rollouts:
-                draw_execution(spec, rollouts, walls_of(spec), self.out)
+                draw_execution(rollouts, self.out)
             else:
-                draw_plans(spec, [plan], self.out)
-        else:
-            from vhdiffuser.report.plan_figures import denoising_frames, walls_of
-            from vhdiffuser.report.video import FILM_FPS, film_frames, write_gif
+                draw_plans([plan], self.out)
+        elif suffix == ".gif":
+            from vhdiffuser.drawing import walls_of
+            from vhdiffuser.painting import write_gif
+            from vhdiffuser.report.plan_figures import denoising_frames
+            from vhdiffuser.trajectories.film import write_film
 
             if rollouts:
-                every = max(1, sum(rollout.steps for rollout in rollouts) // FILM_PICTURES)
-                write_gif(film_frames(spec, rollouts, walls_of(spec), every), self.out, FILM_FPS)
+                write_film(spec, rollouts, walls_of(spec), self.out)
             else:
                 write_gif(denoising_frames(spec, plan), self.out, fps=8)
-
-
-def _until(rollout: Rollout, steps: int) -> Rollout:
-    """The rollout's first steps, with the plans made by then."""
-    plans = tuple((made, plan) for made, plan in rollout.plans if made < steps)
-    return replace(rollout, observations=rollout.observations[: steps + 1], success=False, plans=plans)
+        elif rollouts:
+            with atomic_path(self.out) as path:
+                path.write_text(json.dumps(_json(plan, rollouts, spec)))
+        else:
+            plan.save(self.out)
 
 
 def _numbers(values: FloatArray) -> str:
@@ -174,7 +176,7 @@ def _numbers(values: FloatArray) -> str:
 
 def _json(plan: Plan, rollouts: list[Rollout], spec: EnvSpec) -> dict[str, Any]:
     """The plan and, where there are some, the executions."""
-    result: dict[str, Any] = plan_json(plan, spec.name, spec.state_names)
+    result: dict[str, Any] = plan.to_json()
     if rollouts:
         result["executions"] = [
             {
@@ -187,14 +189,3 @@ def _json(plan: Plan, rollouts: list[Rollout], spec: EnvSpec) -> dict[str, Any]:
             for rollout in rollouts
         ]
     return result
-
-
-def plan_json(plan: Plan, environment: str, names: tuple[str, ...]) -> dict[str, object]:
-    """A plan as JSON: names, units are the environment's."""
-    return {
-        "environment": environment,
-        "length": plan.length,
-        "state_names": list(names),
-        "goal": [float(value) for value in plan.goal],
-        "states": [[float(value) for value in state] for state in plan.states],
-    }

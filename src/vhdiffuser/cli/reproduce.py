@@ -21,9 +21,6 @@ from vhdiffuser.envs.registry import get_environment
 from vhdiffuser.errors import VhdError
 from vhdiffuser.weights.places import find_model
 
-UPDATES = {"maze2d-umaze": 2500, "maze2d-medium": 6500, "maze2d-large": 10_500, "antmaze-medium": 17_000, "cube": 2500}
-"""Updates of every planner of an environment, the baselines' too: as many as the weights that ship had."""
-
 STOPPED = 128
 """Exit codes from here on are those of a command that a signal ended (130: Ctrl-C)."""
 
@@ -107,7 +104,7 @@ class Reproduce:
         found: list[list[str]] = []
         if not dataset_path(env).is_file():
             found.append(["data", "get", env])
-        planner = ["train", "planner", env, "--updates", str(UPDATES[env])]
+        planner = ["train", "planner", env]
         trainings: dict[Path, list[str]] = {
             find_model(env, "length", "trained"): ["train", "length", env],
             find_model(env, "planner", "trained"): planner,

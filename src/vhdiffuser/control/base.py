@@ -9,8 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from vhdiffuser.envs.registry import environment_of
 from vhdiffuser.errors import UnknownNameError, VhdError
-from vhdiffuser.types import EnvSpec, FloatArray, IntArray, Plan
+from vhdiffuser.trajectories import Plan
+from vhdiffuser.types import EnvSpec, FloatArray, IntArray
+from vhdiffuser.weights.places import find_model
 
 
 class Controller(ABC):
@@ -66,6 +69,12 @@ def make_controller(name: str, spec: EnvSpec, model: Path | None = None) -> Cont
     if name not in _FACTORIES:
         raise UnknownNameError("controller", name, list(_FACTORIES))
     return _FACTORIES[name](spec, model)
+
+
+def default_controller(spec: EnvSpec) -> Controller:
+    """The environment's controller, with the inverse dynamics model that you trained or that ships."""
+    name = environment_of(spec).controller
+    return make_controller(name, spec, find_model(spec.name, "dynamics") if name == "inverse_dynamics" else None)
 
 
 def reference_states(plans: Sequence[Plan], indices: IntArray, ahead: int = 1) -> FloatArray:

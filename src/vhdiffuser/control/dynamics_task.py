@@ -23,29 +23,9 @@ from vhdiffuser.control.inverse_dynamics import (
 )
 from vhdiffuser.errors import DataError
 from vhdiffuser.normalizer import Normalizer
-from vhdiffuser.types import EnvSpec, Episodes, FloatArray, Plan
+from vhdiffuser.trajectories import Plan
+from vhdiffuser.types import EnvSpec, Episodes, FloatArray
 from vhdiffuser.weights.format import ModelHeader
-
-
-def split_episodes(episodes: Episodes, share: float) -> tuple[Episodes, Episodes]:
-    """(training, held out): the last episodes are held out, at least one of several.
-
-    A single stream is cut in two instead.
-    """
-    if len(episodes) == 1:
-        states, actions = episodes.episode(0)
-        cut = len(states) - max(2, round(share * len(states)))
-        if cut < 2:
-            raise DataError(f"{len(states)} states are too few to hold some out.")
-        return Episodes.from_parts([(states[:cut], actions[: cut - 1])]), Episodes.from_parts(
-            [(states[cut:], actions[cut:])]
-        )
-    first = min(len(episodes) - 1, len(episodes) - round(share * len(episodes)))
-    cut = int(episodes.ends[first - 1])
-    return (
-        Episodes(episodes.observations[:cut], episodes.actions[:cut], episodes.ends[:first]),
-        Episodes(episodes.observations[cut:], episodes.actions[cut:], episodes.ends[first:] - cut),
-    )
 
 
 class DynamicsTask:
@@ -67,7 +47,7 @@ class DynamicsTask:
                 f"got {episodes.actions.shape[1]}."
             )
         self.spec, self.config, self.normalizer, self.data_fingerprint = spec, config, normalizer, data_fingerprint
-        training, _ = split_episodes(episodes, config.held_out)
+        training, _ = episodes.split(config.held_out)
         goal = [spec.state_dims[dim] for dim in spec.goal_dims]
         scale = reach(normalizer, goal)
         body = normalizer.normalize(training.observations)[:, proprioception_dims(spec, config)]
@@ -138,7 +118,7 @@ def held_out_actions(
     controller: InverseDynamicsController, episodes: Episodes, rng: np.random.Generator, samples: int = 4096
 ) -> tuple[FloatArray, FloatArray]:
     """(n, m) predicted and (n, m) actual actions on held-out data, with the data's own future as the plan."""
-    _, held = split_episodes(episodes, controller.config.held_out)
+    _, held = episodes.split(controller.config.held_out)
     last = np.repeat(held.ends - 1, np.diff(held.ends, prepend=0))
     usable = np.flatnonzero(np.arange(len(last)) != last)
     rows = rng.choice(usable, size=min(samples, len(usable)), replace=False)

@@ -16,7 +16,8 @@ from vhdiffuser.errors import DataError, VhdError
 from vhdiffuser.files import sha256
 from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.threads import torch_threads
-from vhdiffuser.types import EnvSpec, FloatArray, IntArray, Plan
+from vhdiffuser.trajectories import Plan
+from vhdiffuser.types import EnvSpec, FloatArray, IntArray
 from vhdiffuser.weights.format import load_model
 
 _BLOCK = 64
@@ -61,18 +62,6 @@ class DynamicsConfig:
             raise VhdError(f"`pace` must be positive, or None to read the plan by time, got {self.pace}.")
         if min(self.hidden, self.layers, self.batch_size) < 1 or self.max_lag < 0 or self.jitter < 0:
             raise VhdError("widths, layers and batch size must be positive, lag and jitter not negative.")
-
-    @classmethod
-    def for_env(cls, spec: EnvSpec) -> DynamicsConfig:
-        """Defaults for an environment.
-
-        The arm must not depend on where the cube lies (observations 19 to 27). The ant knows one gait: it covers
-        0.15 m a step when it walks straight (upper quartile of the data over 24 steps) and cannot walk as slowly
-        as a plan with a margin asks, so it follows the path at its own pace.
-        """
-        if spec.name == "cube":
-            return cls(ignore=tuple(range(19, 28)))
-        return cls(pace=0.15) if spec.name == "antmaze-medium" else cls()
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> DynamicsConfig:

@@ -29,7 +29,8 @@ import numpy as np
 
 from vhdiffuser.control.base import Controller, reference_states
 from vhdiffuser.errors import VhdError
-from vhdiffuser.types import EnvSpec, FloatArray, IntArray, Plan
+from vhdiffuser.trajectories import Plan
+from vhdiffuser.types import EnvSpec, FloatArray, IntArray
 
 
 @dataclass(frozen=True)

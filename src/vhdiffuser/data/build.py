@@ -44,6 +44,8 @@ class Builder:
     """Transitions that a worker makes at a time: some seconds of work, and whole episodes."""
     transitions: int
     """Transitions of the full dataset."""
+    key: str = ""
+    """What else tells chunks apart, where the name does not: the map of a maze of one's own."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ def build(spec: EnvSpec, builder: Builder | None, config: BuildConfig, progress:
             f"Allowed: {spec.T_max} or more; the full set has {builder.transitions:,}."
         )
     builder.make()  # a missing extra is said here, and not by a worker
-    folder = _folder(spec, size, config.seed)
+    folder = _folder(spec, builder, size, config.seed)
     require_space(folder, 8 * size * (spec.observation_dim + spec.action_dim))
     sizes = [min(builder.chunk, size - begin) for begin in range(0, size, builder.chunk)]
     paths = [folder / f"chunk-{number:05d}.safetensors" for number in range(len(sizes))]
@@ -102,8 +104,8 @@ def forget_chunks(spec: EnvSpec) -> None:
     shutil.rmtree(dataset_path(spec.name).parent / "building", ignore_errors=True)
 
 
-def _folder(spec: EnvSpec, size: int, seed: int) -> Path:
-    key = hashlib.sha256(repr((VERSION, spec.name, size, seed)).encode()).hexdigest()[:12]
+def _folder(spec: EnvSpec, builder: Builder, size: int, seed: int) -> Path:
+    key = hashlib.sha256(repr((VERSION, spec.name, size, seed, *filter(None, [builder.key]))).encode()).hexdigest()[:12]
     return dataset_path(spec.name).parent / "building" / key
 
 

@@ -9,14 +9,6 @@ from vhdiffuser.errors import DataError
 from vhdiffuser.types import IntArray
 
 
-def evened(states: np.ndarray, ends: IntArray, deviation: float) -> np.ndarray:
-    """(N, d) states averaged along time within each episode, by a Gaussian window of that many states."""
-    from scipy.ndimage import gaussian_filter1d
-
-    parts = np.split(states, np.asarray(ends)[:-1])
-    return np.concatenate([gaussian_filter1d(part, deviation, axis=0, mode="nearest") for part in parts])
-
-
 class Crops:
     """The training states on one device, and the gathers that cut crops out of them."""
 

@@ -27,7 +27,8 @@ class Dataset:
     source: str
     """`official`, `build` or `import`."""
     details: dict[str, Any] = field(default_factory=dict)
-    """Seed and size of a build; address and digest of a download; file of an import."""
+    """Seed and size of a build, and the map of a maze of one's own; address and digest of a download; file of an
+    import."""
 
     def fingerprint(self) -> str:
         """SHA-256 of the numbers: the same data has the same fingerprint, however it was obtained."""
@@ -56,9 +57,10 @@ def saved_names() -> list[str]:
     return sorted(path.parent.name for path in (home() / "data").glob("*/data.safetensors"))
 
 
-def saved_spec(name: str) -> EnvSpec:
-    """The planning contract that a dataset was saved with, read from its header alone."""
-    return EnvSpec.from_json(_header(dataset_path(name), name)["spec"])
+def saved_facts(name: str) -> tuple[EnvSpec, dict[str, Any]]:
+    """The planning contract and the details that a dataset was saved with, read from its header alone."""
+    header = _header(dataset_path(name), name)
+    return EnvSpec.from_json(header["spec"]), header["details"]
 
 
 def save_dataset(dataset: Dataset, path: Path | None = None) -> Path:

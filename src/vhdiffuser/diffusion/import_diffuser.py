@@ -18,6 +18,7 @@ from typing import Any, Literal
 import torch
 
 from vhdiffuser.diffusion.config import PlannerConfig
+from vhdiffuser.diffusion.options import PlanningOptions
 from vhdiffuser.diffusion.process import cosine_betas
 from vhdiffuser.diffusion.unet import TemporalUnet
 from vhdiffuser.errors import DataError
@@ -62,6 +63,7 @@ def import_checkpoint(
         data_fingerprint=data_fingerprint,
         updates=int(step) if isinstance(step, int | float) else 0,
         notes={"imported_from": path.name, "weights": weights},
+        planning=PlanningOptions(sampler="ddpm", steps=config.diffusion_steps, smoothing=0.0).to_json(),
     )
     save_model(out, network.state_dict(), header)
     return header
@@ -133,11 +135,8 @@ def config_of(
         diffusion_steps=steps,
         stride=1,
         clamp="state",
-        smoothing=0.0,
         horizon=_number(path, "horizon", state.get("loss_fn.weights"), horizon),
         batch_size=32,
-        sampler="ddpm",
-        steps=steps,
         action_dim=action_dim,
     )
 

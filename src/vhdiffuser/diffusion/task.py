@@ -9,10 +9,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from vhdiffuser.data.crops import Crops, evened
+from vhdiffuser.data.crops import Crops
 from vhdiffuser.data.motion import fastest_motion
 from vhdiffuser.diffusion.config import PlannerConfig
 from vhdiffuser.diffusion.interpolation import knot_count
+from vhdiffuser.diffusion.options import PlanningOptions
 from vhdiffuser.diffusion.process import Process, clamp, clamp_mask, denoising_loss
 from vhdiffuser.diffusion.unet import TemporalUnet
 from vhdiffuser.errors import DataError, VhdError, warn
@@ -39,21 +40,22 @@ class PlannerTask:
         data_fingerprint: str,
         device: torch.device | str = "cpu",
         steps_between: StepsBetween | None = None,
+        planning: PlanningOptions | None = None,
     ) -> None:
-        """`steps_between`, a trained Length Predictor's, is needed where `config.directness` chooses crops."""
+        """`steps_between`, a trained Length Predictor's, is needed where `config.directness` chooses crops. `planning`
+        is what the planner will plan with, in at most `diffusion_steps` steps."""
         if (config.directness is None) != (steps_between is None):
             raise VhdError("crops are chosen by a Length Predictor: give both `directness` and `steps_between`.")
         if config.action_dim:
             raise VhdError("planners are trained on states only: set action_dim to 0 (the original's need not be).")
         self.spec, self.config, self.normalizer, self.data_fingerprint = spec, config, normalizer, data_fingerprint
         self.device, self._steps_between = torch.device(device), steps_between
+        self.planning = (planning or PlanningOptions()).within(config)
         self.process = Process(config.diffusion_steps, config.prediction, self.device)
         self._motion: dict[str, Any] = {}
         with suppress(DataError):  # too short to tell
             self._motion = fastest_motion(episodes, spec).to_notes()
         states = normalizer.normalize(spec.planning_state(episodes.observations))  # (N, d)
-        if config.evening:
-            states = evened(states, episodes.ends, config.evening)
         self.crops = Crops(states, episodes.ends, self.device)
         self.shortest, self.longest = self._crop_lengths()
         if steps_between is not None:
@@ -143,4 +145,5 @@ class PlannerTask:
             normalizer=self.normalizer.to_json(),
             data_fingerprint=self.data_fingerprint,
             notes=self._motion,
+            planning=self.planning.to_json(),
         )

@@ -1,4 +1,4 @@
-"""The one interface behind which every simulator stands."""
+"""The interfaces of what draws instances, and of every simulator."""
 
 from __future__ import annotations
 
@@ -11,37 +11,22 @@ from vhdiffuser.errors import VhdError
 from vhdiffuser.types import EnvSpec, FloatArray, Instance
 
 
-class PlanningEnv(ABC):
-    """A simulator that can be put at a start, stepped, and read.
-
-    It knows nothing of plans. Success is judged by `vhdiffuser.envs.success.reached` from the
-    observation it returns, never by the simulator's own reward.
-    """
+class InstanceSource(ABC):
+    """Draws start/goal pairs and says whether a given one can be asked for."""
 
     spec: EnvSpec
 
     @abstractmethod
-    def reset(self, instance: Instance) -> FloatArray:
-        """Stand at the instance's start (really there before the clock starts); first observation (o,)."""
-
-    @abstractmethod
-    def step(self, action: FloatArray) -> FloatArray:
-        """Apply one action (m,) for one control step; next observation (o,)."""
-
-    @abstractmethod
     def sample_instance(self, rng: np.random.Generator, distribution: str = "reset") -> Instance:
-        """A random start and goal in free space, independent of any data.
+        """A random start and goal.
 
-        `reset` is the environment's own reset distribution; `uniform` is uniform over free space.
+        A simulator draws them in free space, independent of any data: `reset` is its own reset distribution;
+        `uniform` is uniform over free space.
         """
 
     @abstractmethod
     def check(self, instance: Instance) -> None:
         """Raise `VhdError` if start or goal has the wrong shape, is not finite or lies outside free space."""
-
-    @abstractmethod
-    def render(self, width: int = 480, height: int = 480) -> np.ndarray:
-        """(height, width, 3) uint8 picture of the present moment, without a screen."""
 
     def finite_ends(self, instance: Instance) -> Iterator[tuple[str, np.ndarray]]:
         """("start", value), ("goal", value): each of a size that the spec allows and finite, or refused.
@@ -57,3 +42,23 @@ class PlanningEnv(ABC):
             if not np.isfinite(value).all():
                 raise VhdError(f"{self.spec.name}: {name} {value.tolist()} holds NaN or infinity.")
             yield name, value
+
+
+class PlanningEnv(InstanceSource):
+    """A simulator that can be put at a start, stepped, and read.
+
+    It knows nothing of plans. Success is judged by `vhdiffuser.envs.success.reached` from the
+    observation it returns, never by the simulator's own reward.
+    """
+
+    @abstractmethod
+    def reset(self, instance: Instance) -> FloatArray:
+        """Stand at the instance's start (really there before the clock starts); first observation (o,)."""
+
+    @abstractmethod
+    def step(self, action: FloatArray) -> FloatArray:
+        """Apply one action (m,) for one control step; next observation (o,)."""
+
+    @abstractmethod
+    def render(self, width: int = 480, height: int = 480) -> np.ndarray:
+        """(height, width, 3) uint8 picture of the present moment, without a screen."""

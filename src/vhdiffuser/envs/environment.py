@@ -13,7 +13,7 @@ import numpy as np
 from vhdiffuser.data.build import Builder
 from vhdiffuser.data.official import OfficialFiles
 from vhdiffuser.data.readers import read_own
-from vhdiffuser.envs.base import PlanningEnv
+from vhdiffuser.envs.base import InstanceSource, PlanningEnv
 from vhdiffuser.envs.protocols import Protocol
 from vhdiffuser.errors import VhdError
 from vhdiffuser.types import EnvSpec, Episodes, FloatArray
@@ -57,6 +57,10 @@ class Environment:
     """What a planner must know: state, goal, tolerance, longest and shortest plan."""
     simulator: Callable[[], PlanningEnv] | None = None
     """Makes a simulator; an importable function, so that worker processes can call it. None: there is only data."""
+    recorded: Callable[[], InstanceSource] | None = None
+    """Draws instances from data, where there is no simulator."""
+    held_out: float = 0.0
+    """Share of the episodes that training leaves for evaluation; 0 where a simulator draws fresh instances."""
     geometry: Geometry = field(default_factory=Geometry)
     """Walls or bounds, and how to draw them."""
     controller: str = "inverse_dynamics"
@@ -137,3 +141,7 @@ class Environment:
                 "judge on held-out data work; to execute, register an Environment with a simulator (docs/extending.md)."
             )
         return self.simulator()
+
+    def instance_source(self) -> InstanceSource:
+        """What draws starts and goals: the simulator, or the data where there is none."""
+        return self.make() if self.recorded is None else self.recorded()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from vhdiffuser.envs.base import PlanningEnv
+from vhdiffuser.envs.base import InstanceSource
 from vhdiffuser.errors import DataError, VhdError
 from vhdiffuser.streams import stream
 from vhdiffuser.types import FloatArray, Instance
@@ -15,7 +15,7 @@ from vhdiffuser.types import FloatArray, Instance
 _KEYS = ("start_state", "goal_pos")
 
 
-def draw_instances(env: PlanningEnv, n: int, seed: int, distribution: str = "reset") -> list[Instance]:
+def draw_instances(env: InstanceSource, n: int, seed: int, distribution: str = "reset") -> list[Instance]:
     """n random instances. Each has its own stream, so the first 200 of 1000 are the 200 of 200."""
     if n < 1:
         raise VhdError(f"needs at least 1 instance, got {n}.")
@@ -25,7 +25,7 @@ def draw_instances(env: PlanningEnv, n: int, seed: int, distribution: str = "res
     return [env.sample_instance(rng, distribution) for rng in streams]
 
 
-def load_instances(path: Path, env: PlanningEnv) -> list[Instance]:
+def load_instances(path: Path, env: InstanceSource) -> list[Instance]:
     """Pairs from an npz or HDF5 file with `start_state` (N, d) and `goal_pos` (N, goal_dim), each checked."""
     starts, goals = (np.asarray(array) for array in _read(path))
     for name, array in zip(_KEYS, (starts, goals), strict=True):

@@ -8,14 +8,15 @@ l = min{L_hat, t_hit}. The action at index t leads to state t+1; at the last ind
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
+from typing import Any, Literal
 
 import numpy as np
 
 from vhdiffuser.envs.base import PlanningEnv
 from vhdiffuser.envs.success import reached
-from vhdiffuser.errors import VhdError
+from vhdiffuser.errors import UnknownNameError, VhdError
 from vhdiffuser.types import EnvSpec, FloatArray, Instance
 
 THRESHOLD = 0.1
@@ -25,6 +26,9 @@ CHECK_EVERY = 10
 
 HitTest = Callable[[FloatArray, FloatArray], np.ndarray]
 """(B, d) states, (B, goal_dim) goals -> (B,) bool."""
+
+Phase = Literal["waiting", "following", "ended"]
+"""Of an execution: it needs a plan, follows one, or has ended."""
 
 
 def paper_hit(spec: EnvSpec, scale: FloatArray) -> HitTest:
@@ -41,11 +45,13 @@ class ExecutionRule:
     check_every: int = 1
     """Control steps of a plan between two checks of the tracking error."""
     budget: int | None = None
-    """Control steps after which the execution gives up; None: the first plan's length alone."""
+    """Control steps after which the execution gives up; None: never (without replanning, at the plan's end)."""
     stop_at_hit: bool = True
     """Whether the first hit ends the execution (always so in the paper)."""
     hold: bool = False
     """Whether a plan's last state is held after its end, until the budget (D4RL's fixed-length episodes)."""
+    every: int | None = None
+    """Replan after so many control steps of a plan, wherever the robot is; None: never for that reason."""
 
     def __post_init__(self) -> None:
         if self.threshold is not None and not self.threshold > 0:
@@ -54,13 +60,30 @@ class ExecutionRule:
             raise VhdError(f"the tracking error is checked every 1 or more steps, got {self.check_every}.")
         if self.budget is not None and self.budget < 1:
             raise VhdError(f"the step budget must be positive, got {self.budget}.")
-        if (self.replans or self.hold) and self.budget is None:
-            raise VhdError("replanning and holding need a step budget, or they might never end.")
+        if self.every is not None and self.every < 1:
+            raise VhdError(f"plans are renewed every 1 or more steps, got {self.every}.")
 
     @property
     def replans(self) -> bool:
         """Whether plans are ever renewed."""
-        return self.threshold is not None
+        return self.threshold is not None or self.every is not None
+
+    def checks(self, index: int, length: int) -> bool:
+        """Whether the tracking error is due for a check at this index of a plan of that length."""
+        return self.threshold is not None and 0 < index < length and index % self.check_every == 0
+
+    def phase(self, hit: bool, steps: int, index: int, length: int, deviates: bool) -> Phase:
+        """What follows when `steps` actions were issued in all, and `index` of a plan of `length` states."""
+        if (hit and self.stop_at_hit) or (self.budget is not None and steps >= self.budget):
+            return "ended"
+        if not self.replans:
+            return "ended" if index >= length and not self.hold else "following"
+        due = self.every is not None and index >= self.every
+        return "waiting" if deviates or due or index >= length else "following"
+
+    def to_json(self) -> dict[str, Any]:
+        """As results record it. `every` is left out where it is not used: older results do not have it."""
+        return {key: value for key, value in asdict(self).items() if key != "every" or value is not None}
 
 
 @dataclass(frozen=True)
@@ -95,9 +118,26 @@ def single_shot() -> ExecutionRule:
     return ExecutionRule()
 
 
-def replan_on_deviation(budget: int, threshold: float = THRESHOLD, check_every: int = CHECK_EVERY) -> ExecutionRule:
+def replan_on_deviation(
+    budget: int | None = None, threshold: float = THRESHOLD, check_every: int = CHECK_EVERY
+) -> ExecutionRule:
     """Plan again on deviation, or when a plan ends short of the goal; until the first hit or the budget."""
     return ExecutionRule(threshold=threshold, check_every=check_every, budget=budget)
+
+
+def replan_every(steps: int, budget: int | None = None) -> ExecutionRule:
+    """Plan again every `steps` control steps, or when a plan ends; until the first hit or the budget."""
+    return ExecutionRule(every=steps, budget=budget)
+
+
+def paper_rule(
+    protocol: str, budget: int, threshold: float = THRESHOLD, check_every: int = CHECK_EVERY
+) -> ExecutionRule:
+    """The paper's protocols: `ss`, single-shot, or `rp`, replan-on-deviation."""
+    rules = {"ss": single_shot(), "rp": replan_on_deviation(budget, threshold, check_every)}
+    if protocol not in rules:
+        raise UnknownNameError("protocol", protocol, list(rules))
+    return rules[protocol]
 
 
 def fixed_episode(steps: int) -> ExecutionRule:

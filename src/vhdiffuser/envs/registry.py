@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
+from functools import partial
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from vhdiffuser.data.store import dataset_path, saved_names, saved_spec
+from vhdiffuser.data.store import dataset_path, saved_facts, saved_names
 from vhdiffuser.envs.environment import Environment
 from vhdiffuser.errors import UnknownNameError, VhdError, warn
 from vhdiffuser.files import checked_name
@@ -62,13 +63,38 @@ def get_environment(name: str) -> Environment:
     if name in environments():
         return _registered[name]
     if dataset_path(name).is_file():
-        return Environment(saved_spec(name))
+        return _of_dataset(name)
     raise UnknownNameError("environment or dataset", name, known_names())
+
+
+def find_environment(name: str) -> Environment | None:
+    """The environment of a name, or none where nothing is known of it but the name."""
+    try:
+        return get_environment(name)
+    except VhdError:
+        return None
+
+
+def environment_of(spec: EnvSpec) -> Environment:
+    """The environment that a spec belongs to, or one with nothing but the spec."""
+    return find_environment(spec.name) or Environment(spec)
 
 
 def get_spec(name: str) -> EnvSpec:
     """The planning contract of an environment."""
     return get_environment(name).spec
+
+
+def _of_dataset(name: str) -> Environment:
+    """The environment of a dataset that was imported, or built for a maze of the user's own."""
+    spec, details = saved_facts(name)
+    if "maze" in details:
+        from vhdiffuser.envs.maze2d.environments import make_maze
+
+        return make_maze(details["maze"], name, epsilon=spec.epsilon, T_max=spec.T_max)
+    from vhdiffuser.envs.recorded import HELD_OUT, RecordedStates
+
+    return Environment(spec, recorded=partial(RecordedStates.of_name, name), held_out=HELD_OUT)
 
 
 def load_reference(reference: str) -> tuple[Environment, ...]:

@@ -5,16 +5,15 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from vhdiffuser.control.base import Controller, make_controller
+from vhdiffuser.control.base import Controller
 from vhdiffuser.envs.base import PlanningEnv
-from vhdiffuser.envs.environment import Environment
-from vhdiffuser.envs.protocols import replan_on_deviation, single_shot
-from vhdiffuser.envs.registry import environments
-from vhdiffuser.errors import UnknownNameError, VhdError
-from vhdiffuser.execution.executor import BatchPlanner, Executor
-from vhdiffuser.execution.simulators import Simulators
-from vhdiffuser.types import Instance, Rollout
-from vhdiffuser.weights.places import find_model
+from vhdiffuser.envs.protocols import paper_rule
+from vhdiffuser.envs.registry import environment_of
+from vhdiffuser.errors import VhdError
+from vhdiffuser.execution.agent import Agent
+from vhdiffuser.execution.loop import BatchPlanner
+from vhdiffuser.trajectories import Rollout
+from vhdiffuser.types import Instance
 
 
 def execute(
@@ -38,25 +37,17 @@ def execute(
     >>> rollout = execute(planner, [1, 1, 0, 0], [7, 9])             # doctest: +SKIP
     >>> rollout.success, rollout.steps, rollout.replans              # doctest: +SKIP
     """
-    environment = environments().get(planner.spec.name) or Environment(planner.spec)
-    rules = {"ss": single_shot(), "rp": replan_on_deviation(environment.step_budget)}
-    if protocol not in rules:
-        raise UnknownNameError("protocol", protocol, list(rules))
+    environment = environment_of(planner.spec)
+    rule = paper_rule(protocol, environment.step_budget)
     if env is None:
         if environment.simulator is None:
             raise VhdError(f"{environment.name} has no registered simulator: give `env`, a PlanningEnv of your own.")
         env = environment.make()
-    simulator = env
     instance = Instance(np.asarray(start, np.float32), np.asarray(goal, np.float32), seed)
-    simulator.check(instance)
-    controller = controller or default_controller(environment)
-    with Simulators(lambda: simulator, slots=1, workers=1) as simulators:
-        (outcome,) = Executor(planner, controller, simulators, rules[protocol], seed, length).run([instance])
-    return outcome.rollout
-
-
-def default_controller(environment: Environment) -> Controller:
-    """The environment's controller, with the inverse dynamics model that you trained or that ships."""
-    learned = environment.controller == "inverse_dynamics"
-    model = find_model(environment.name, "dynamics") if learned else None
-    return make_controller(environment.controller, environment.spec, model)
+    env.check(instance)
+    agent = Agent(planner, controller, rule, seed=seed, length=length)
+    agent.reset(instance.goal)
+    action = agent.act(env.reset(instance))
+    while not agent.done:
+        action = agent.act(env.step(action))
+    return agent.rollout()

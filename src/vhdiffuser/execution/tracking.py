@@ -11,7 +11,8 @@ from vhdiffuser.control.base import Controller
 from vhdiffuser.envs.success import goal_distance
 from vhdiffuser.errors import VhdError
 from vhdiffuser.execution.simulators import Simulators
-from vhdiffuser.types import EnvSpec, FloatArray, Instance, Plan
+from vhdiffuser.trajectories import Plan
+from vhdiffuser.types import EnvSpec, FloatArray, Instance
 
 
 @dataclass(frozen=True)

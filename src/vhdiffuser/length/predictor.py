@@ -12,6 +12,7 @@ not strictly admissible.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +26,7 @@ from vhdiffuser.length.network import FourierEncoder, LengthNetwork, MakeEncoder
 from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.threads import batches_in_parallel
 from vhdiffuser.types import EnvSpec, FloatArray, IntArray
-from vhdiffuser.weights.format import load_model
+from vhdiffuser.weights.format import ModelHeader, load_model
 
 _FAR_OUTSIDE = 1.2
 """Normalised size from which a state counts as far outside the data, which fills [-1, 1]."""
@@ -43,6 +44,7 @@ class LengthPredictor:
         self.normalizer = normalizer
         self._goal_dims = goal_dims(spec, config)
         self._device = next(network.parameters()).device
+        self._origin: ModelHeader | None = None  # of the file it was loaded from
 
     @classmethod
     def load(
@@ -55,7 +57,19 @@ class LengthPredictor:
             spec.state_dim, goal_dims(spec, config), len(config.levels), config.network, make_encoder
         )
         network.load_state_dict(tensors)
-        return cls(network.to(device), spec, config, Normalizer.from_json(header.normalizer))
+        predictor = cls(network.to(device), spec, config, Normalizer.from_json(header.normalizer))
+        predictor._origin = header
+        return predictor
+
+    def header(self) -> ModelHeader:
+        """The header of its model file."""
+        history = self._origin or ModelHeader("length", {}, {}, {}, data_fingerprint="")
+        return replace(
+            history,
+            spec=self.spec.to_json(),
+            config=self.config.to_json(),
+            normalizer=self.normalizer.to_json(),
+        )
 
     def predict_steps(self, starts: npt.ArrayLike, goals: npt.ArrayLike) -> FloatArray:
         """Steps from each start to each goal, between 0 and T_max.

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator, Sequence
+from copy import copy
+from dataclasses import replace
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -12,33 +15,39 @@ import torch
 from torch import nn
 
 from vhdiffuser.data.motion import FastestMotion
-from vhdiffuser.diffusion.config import PlannerConfig, checked_smoothing
+from vhdiffuser.diffusion.config import PlannerConfig
 from vhdiffuser.diffusion.interpolation import control_rate, knot_count
+from vhdiffuser.diffusion.options import OptionChanges, PlanningOptions
 from vhdiffuser.diffusion.process import Process, clamp_mask
 from vhdiffuser.diffusion.sampler import sample
 from vhdiffuser.diffusion.unet import TemporalUnet
 from vhdiffuser.errors import DataError, VhdError
 from vhdiffuser.length.horizon import plan_lengths
+from vhdiffuser.length.predictor import LengthPredictor
 from vhdiffuser.normalizer import Normalizer
+from vhdiffuser.planner.candidates import StepsPredictor, candidate_seeds, most_believable
+from vhdiffuser.planner.pretrained import find_pretrained, push_folder, save_folder
 from vhdiffuser.planner.requests import check_inside, checked_goals, checked_lengths, checked_seeds, checked_starts
 from vhdiffuser.threads import batches_in_parallel
-from vhdiffuser.types import EnvSpec, FloatArray, IntArray, Plan
-from vhdiffuser.weights.format import load_model
+from vhdiffuser.trajectories import Plan
+from vhdiffuser.types import EnvSpec, FloatArray, IntArray
+from vhdiffuser.weights.folder import check_config
+from vhdiffuser.weights.format import ModelHeader, load_model
+from vhdiffuser.weights.places import Source
+
+if TYPE_CHECKING:
+    from typing_extensions import Self, Unpack
+
+Outside = Literal["warn", "refuse", "ignore"]
+"""What happens to a start or goal beyond the limits of the training data."""
 
 KNOTS_PER_BATCH = 2048
 """Knots denoised at once, which bounds memory and shares work out; on one CPU thread 8,192 were no faster."""
 
 
-class StepsPredictor(Protocol):
-    """What the planner asks of a Length Predictor."""
-
-    def predict_steps(self, starts: npt.ArrayLike, goals: npt.ArrayLike) -> FloatArray:
-        """(B, d) and (B, goal_dim) -> (B,) shortest-step distances f_theta(s, g) T_max."""
-        ...
-
-
 class Planner:
-    """A trained denoiser with all that is needed to plan: its recipe, normaliser and, if given, a Length Predictor."""
+    """A trained denoiser with all that is needed to plan: its config, normaliser, options and, if given, a Length
+    Predictor."""
 
     def __init__(
         self,
@@ -48,25 +57,23 @@ class Planner:
         normalizer: Normalizer,
         length_predictor: StepsPredictor | None = None,
         *,
-        gamma: float | None = None,
-        smoothing: float | None = None,
-        outside: Literal["warn", "refuse", "ignore"] = "warn",
+        options: PlanningOptions | None = None,
+        outside: Outside = "warn",
         lengths: tuple[int, int] | None = None,
         motion: FastestMotion | None = None,
         device: torch.device | str = "cpu",
     ) -> None:
-        """gamma scales predicted lengths, `smoothing` evens out plans (0: through every knot); both are the recipe's
-        unless told. `outside` says what happens to a start or goal beyond the data's limits; `lengths` are the
-        shortest and longest plan that may be asked for, (L_min, T_max) unless told. `motion` is the fastest that the
-        training data moved, for whoever judges plans."""
+        """`outside` says what happens to a start or goal beyond the data's limits; `lengths` are the shortest and
+        longest plan that may be asked for, (L_min, T_max) unless told. `motion` is the fastest that the training data
+        moved, for whoever judges plans."""
         self.config, self.spec, self.normalizer = config, spec, normalizer
+        self.options = (options or PlanningOptions()).checked_for(config)
         self.length_predictor, self.outside, self.motion = length_predictor, outside, motion
-        self.gamma = config.gamma if gamma is None else gamma
-        self.smoothing = config.smoothing if smoothing is None else checked_smoothing(smoothing)
         self.lengths = lengths or (spec.L_min, spec.T_max)
         self.device = torch.device(device)
         self.network = network.to(self.device).eval()
         self.process = Process(config.diffusion_steps, config.prediction, self.device)
+        self._origin: ModelHeader | None = None  # of the file it was loaded from
 
     @classmethod
     def load(
@@ -74,13 +81,11 @@ class Planner:
         path: Path | str,
         length_predictor: StepsPredictor | None = None,
         *,
-        gamma: float | None = None,
-        smoothing: float | None = None,
-        outside: Literal["warn", "refuse", "ignore"] = "warn",
+        outside: Outside = "warn",
         lengths: tuple[int, int] | None = None,
         device: torch.device | str = "cpu",
-    ) -> Planner:
-        """A planner from its model file."""
+    ) -> Self:
+        """A planner from its model file, with the options in it (`with_options` gives it others)."""
         tensors, header = load_model(Path(path), "planner")
         config, spec = PlannerConfig.from_json(header.config), EnvSpec.from_json(header.spec)
         network = TemporalUnet(config.action_dim + spec.state_dim, config.dim, config.dim_mults)
@@ -88,30 +93,104 @@ class Planner:
             network.load_state_dict(tensors)
         except RuntimeError as error:
             raise DataError(f"{path}: its weights do not fit its own recipe ({error}). Train it again.") from error
-        normalizer = Normalizer.from_json(header.normalizer)
-        return cls(
+        planner = cls(
             network,
             config,
             spec,
-            normalizer,
+            Normalizer.from_json(header.normalizer),
             length_predictor,
-            gamma=gamma,
-            smoothing=smoothing,
+            options=PlanningOptions.from_json(header.planning),
             outside=outside,
             lengths=lengths,
             motion=FastestMotion.from_notes(header.notes),
             device=device,
         )
+        planner._origin = header
+        return planner
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        name: str | Path,
+        *,
+        source: Source = "shipped",
+        local_files_only: bool = True,
+        revision: str | None = None,
+        outside: Outside = "warn",
+        device: torch.device | str = "cpu",
+        **options: Unpack[OptionChanges],
+    ) -> Self:
+        """A planner with its Length Predictor, ready to plan; `options` are those of `with_options`.
+
+        `name` is a folder (of `save_pretrained` or `vhd models export`), an environment whose weights ship (`vhd
+        models` lists them), or a repository `OWNER/NAME` of the Hugging Face Hub. That is looked for in the Hub's local
+        cache; `local_files_only=False` downloads what is not there. With `source="trained"`, `name` is an environment
+        that you have trained.
+
+        >>> planner = Planner.from_pretrained("maze2d-large", candidates=4)      # doctest: +SKIP
+        """
+        path, length_path = find_pretrained(name, source, local_files_only, revision)
+        predictor = None if length_path is None else LengthPredictor.load(length_path, device)
+        planner = cls.load(path, predictor, outside=outside, device=device)
+        check_config(path.parent, planner._headers())
+        return planner.with_options(**options)
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Write `planner.safetensors`, `length.safetensors`, `config.json` and a model card to a folder.
+
+        `from_pretrained(folder)` then plans the same, bit for bit, with the same options. A README.md that is in the
+        folder stays as it is.
+        """
+        networks = {"planner": self.network}
+        if isinstance(self.length_predictor, LengthPredictor):
+            networks["length"] = self.length_predictor.network
+        elif self.length_predictor is not None:
+            raise VhdError(
+                f"a {type(self.length_predictor).__name__} cannot be saved: only a vhdiffuser.LengthPredictor can. Set "
+                "planner.length_predictor to one, or to None to save the planner alone."
+            )
+        headers = self._headers()
+        save_folder(Path(folder), {kind: (net.state_dict(), headers[kind]) for kind, net in networks.items()})
+
+    def push_to_hub(self, repo_id: str, *, private: bool = False, commit_message: str = "Upload planner") -> str:
+        """Upload what `save_pretrained` writes to the repository `OWNER/NAME` of the Hugging Face Hub; its address.
+
+        Log in first (`hf auth login`). This is the one method that always uses the network.
+        """
+        with tempfile.TemporaryDirectory() as folder:
+            self.save_pretrained(folder)
+            return push_folder(repo_id, Path(folder), private, commit_message)
+
+    def _headers(self) -> dict[str, ModelHeader]:
+        """The header of its model file as it is now, and of its Length Predictor's, if that is one of ours."""
+        notes = self.motion.to_notes() if self.motion else {}
+        history = self._origin or ModelHeader("planner", {}, {}, {}, data_fingerprint="", notes=notes)
+        header = replace(
+            history,
+            spec=self.spec.to_json(),
+            config=self.config.to_json(),
+            normalizer=self.normalizer.to_json(),
+            planning=self.options.to_json(),
+        )
+        predictor = self.length_predictor
+        return {"planner": header} | ({"length": predictor.header()} if isinstance(predictor, LengthPredictor) else {})
+
+    def with_options(self, **changes: Unpack[OptionChanges]) -> Self:
+        """The same planner with other options; network and Length Predictor are shared. None keeps an option.
+
+        >>> planner.with_options(candidates=8, sampler="ddpm", steps=64)     # doctest: +SKIP
+        """
+        other = copy(self)
+        other.options = self.options.changed(**changes).checked_for(self.config)
+        return other
 
     def plan(
         self,
         start: npt.ArrayLike,
         goal: npt.ArrayLike,
         length: int | None = None,
-        steps: int | None = None,
-        sampler: str | None = None,
+        *,
         seed: int = 0,
-        gamma: float | None = None,
         keep_denoising: bool = False,
     ) -> Plan:
         """One plan of exactly `length` states (or L_hat of the Length Predictor) from start (d,) to goal.
@@ -120,42 +199,52 @@ class Planner:
         """
         lengths = None if length is None else [length]
         starts, goals = np.asarray(start)[None], np.asarray(goal)[None]
-        return self.plan_batch(starts, goals, lengths, steps, sampler, [seed], gamma, keep_denoising)[0]
+        return self.plan_batch(starts, goals, lengths, seeds=[seed], keep_denoising=keep_denoising)[0]
 
     def plan_batch(
         self,
         starts: npt.ArrayLike,
         goals: npt.ArrayLike,
         lengths: Sequence[int] | IntArray | int | None = None,
-        steps: int | None = None,
-        sampler: str | None = None,
+        *,
         seeds: Sequence[int] | IntArray | int = 0,
-        gamma: float | None = None,
         keep_denoising: bool = False,
     ) -> list[Plan]:
         """Plans for (B, d) starts and (B, goal_dim or d) goals, in that order, each of its own length.
 
         Plans that look equally long to the network are denoised together, in batches of bounded size; each
         comes out as if planned alone with its seed. One integer for `seeds` means it, the next one, and so on.
+        Of several candidates the one that the Length Predictor believes most is returned.
         """
         origins = checked_starts(self.spec, starts)  # (B, d)
         targets = checked_goals(self.spec, goals, self.config.clamp, len(origins))  # (B, d)
         check_inside(self.spec, self.normalizer, origins, targets, self.config.clamp, self.outside)
         if lengths is None:
-            lengths = self.predict_lengths(origins, self.spec.goal_of(targets), gamma)
+            lengths = self.predict_lengths(origins, self.spec.goal_of(targets))
         lengths = checked_lengths(lengths, len(origins), self.lengths, self.config.horizon)  # (B,)
         seeds = checked_seeds(seeds, len(origins))  # (B,)
-        steps = self.config.steps if steps is None else steps
-        sampler = sampler or self.config.sampler
+        n = self.options.candidates
+        if n == 1 or not len(origins):
+            return self._draw(origins, targets, lengths, seeds, keep_denoising)
+        plans = self._draw(
+            np.repeat(origins, n, axis=0),
+            np.repeat(targets, n, axis=0),
+            np.repeat(lengths, n),
+            candidate_seeds(seeds, n).ravel(),
+            keep_denoising,
+        )
+        return most_believable(plans, n, self.spec, self.normalizer, self.length_predictor)
 
+    def _draw(
+        self, starts: FloatArray, targets: FloatArray, lengths: IntArray, seeds: IntArray, keep: bool
+    ) -> list[Plan]:
+        """One plan for each of (B, d) starts, (B, d) targets, (B,) lengths and (B,) seeds."""
         counts = np.array([self._knot_count(int(length)) for length in lengths], np.int64)  # (B,) K
         plans: dict[int, Plan] = {}
         groups = list(self._groups(counts))
 
         def denoise(members: IntArray) -> tuple[FloatArray, FloatArray | None]:
-            return self._denoise(
-                origins[members], targets[members], counts[members], seeds[members], steps, sampler, keep_denoising
-            )
+            return self._denoise(starts[members], targets[members], counts[members], seeds[members], keep)
 
         for members, (knots, kept) in zip(groups, batches_in_parallel(denoise, groups), strict=True):
             for length in np.unique(lengths[members]):
@@ -167,13 +256,13 @@ class Planner:
                     self.config.stride,
                     self.spec,
                     self.config.clamp,
-                    self.smoothing,
+                    self.options.smoothing,
                 )
                 for row, own_states in zip(same, states, strict=True):
                     member = int(members[row])
                     history = None if kept is None else kept[row, :, :K]
-                    plans[member] = self._plan(own_states, origins[member], targets[member], history)
-        return [plans[member] for member in range(len(origins))]
+                    plans[member] = self._plan(own_states, starts[member], targets[member], history)
+        return [plans[member] for member in range(len(starts))]
 
     def _knot_count(self, length: int) -> int:
         """K of a plan of that length. Drawn at the data's pace it has 1/stretch of its states, and never under L_min.
@@ -182,7 +271,7 @@ class Planner:
         crops of one length only, and K must rise with the length through it.
         """
         if self.config.horizon is None:
-            length = max(1 + round((length - 1) / self.config.stretch), min(length, self.spec.L_min))
+            length = max(1 + round((length - 1) / self.options.stretch), min(length, self.spec.L_min))
         return knot_count(length, self.config.stride)
 
     def predict_steps(self, starts: npt.ArrayLike, goals: npt.ArrayLike) -> FloatArray:
@@ -193,14 +282,14 @@ class Planner:
             )
         return self.length_predictor.predict_steps(starts, goals)
 
-    def predict_lengths(self, starts: npt.ArrayLike, goals: npt.ArrayLike, gamma: float | None = None) -> IntArray:
+    def predict_lengths(self, starts: npt.ArrayLike, goals: npt.ArrayLike) -> IntArray:
         """(B,) L_hat = clip(gamma (f_theta(s, g) T_max + 1), L_min, T_max): Algorithm 2, line 1.
 
         A fixed-horizon planner without a Length Predictor plans at its horizon.
         """
         if self.length_predictor is not None:
             steps = self.length_predictor.predict_steps(starts, goals)  # (B,)
-            return plan_lengths(steps, self.spec, self.gamma if gamma is None else gamma)
+            return plan_lengths(steps, self.spec, self.options.gamma)
         if self.config.horizon is not None:
             return np.full(len(np.asarray(starts)), self.config.horizon)
         raise VhdError(
@@ -231,8 +320,6 @@ class Planner:
         targets: FloatArray,
         counts: IntArray,
         seeds: IntArray,
-        steps: int,
-        sampler: str,
         keep: bool,
     ) -> tuple[FloatArray, FloatArray | None]:
         """Algorithm 2, lines 2 to 6: padded knots (B, P, d) in units and, if kept, (B, steps + 1, P, d)."""
@@ -246,6 +333,7 @@ class Planner:
         known[torch.arange(len(starts), device=self.device), last, first:] = ends
         mask = clamp_mask(last, P, width, self.config.clamped_dims(self.spec))
         generators = [torch.Generator().manual_seed(int(seed)) for seed in seeds]
+        sampler, steps = self.options.sampler, self.options.steps
         tau, kept = sample(self.network, self.process, known, mask, generators, sampler, steps, last, keep)
         knots = self.normalizer.unnormalize(tau[..., first:].cpu().numpy())
         return knots, None if kept is None else self.normalizer.unnormalize(kept[..., first:].cpu().numpy())
@@ -255,4 +343,4 @@ class Planner:
         last = list(self.spec.goal_dims) if self.config.clamp == "goal" else list(range(self.spec.state_dim))
         states[0] = start
         states[-1, last] = target[last]
-        return Plan(states=states, goal=self.spec.goal_of(target), denoising=kept)
+        return Plan(states=states, goal=self.spec.goal_of(target), denoising=kept, spec=self.spec)

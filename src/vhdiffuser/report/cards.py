@@ -8,6 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from vhdiffuser.diffusion.options import PlanningOptions
 from vhdiffuser.envs.datasets import load_dataset
 from vhdiffuser.errors import DataError, VhdError
 from vhdiffuser.files import atomic_path
@@ -16,19 +17,18 @@ from vhdiffuser.report.tables import Table
 from vhdiffuser.results.cells import read_cell
 from vhdiffuser.streams import STREAMS
 from vhdiffuser.training.export import ShippedModel
+from vhdiffuser.weights.folder import CARD, front_matter
 
-_RECIPE = ("prediction", "stride", "clamp", "smoothing", "dim", "dim_mults", "diffusion_steps", "batch_size")
-"""What of a planner's recipe the card says in words."""
-_SPECIAL = {"stretch": 1.0, "directness": None, "evening": 0.0}
-"""And what it says where it is not this."""
+_RECIPE = ("prediction", "stride", "clamp", "dim", "dim_mults", "diffusion_steps", "batch_size")
+"""What of a planner's network and training the card says in words; and its directness, if it has one."""
 
 
 def write_card(environment: str, models: Mapping[str, ShippedModel], results: Path, out: Path) -> list[str]:
-    """Write `card.json` and `card.md`; returns remarks on what the card could not say."""
+    """Write `card.json` and, in words, `README.md`; returns remarks on what the card could not say."""
     path = out / "card.json"
     earlier = json.loads(path.read_text(encoding="utf-8"))["data"] if path.exists() else {}
     card, remarks = make_card(environment, models, results, earlier)
-    for name, text in (("card.json", json.dumps(card, indent=2) + "\n"), ("card.md", card_markdown(card))):
+    for name, text in (("card.json", json.dumps(card, indent=2) + "\n"), (CARD, card_markdown(card))):
         with atomic_path(out / name) as temporary:
             temporary.write_text(text, encoding="utf-8")
     return remarks
@@ -39,11 +39,11 @@ def make_card(
 ) -> tuple[dict[str, Any], list[str]]:
     """The card, and remarks on what it could not say; `earlier` is what a card before it said of the data."""
     planner = models["planner"].header
-    gamma = float(planner.config["gamma"])
+    options = PlanningOptions.from_json(planner.planning)
     data, remarks = _data(environment, planner.data_fingerprint, earlier)
     numbers = {}
     for protocol in PROTOCOL_LABELS:
-        found = measured(results, environment, protocol, models, gamma)
+        found = measured(results, environment, protocol, models, options)
         if isinstance(found, str):
             remarks.append(found)
         else:
@@ -52,7 +52,7 @@ def make_card(
         "environment": environment,
         "licence": "MIT",
         "version": version("vhdiffuser"),
-        "gamma": gamma,
+        "gamma": options.gamma,
         "precision": "float16",
         "bytes": sum(model.bytes for model in models.values()),
         "parameters": sum(model.parameters for model in models.values()),
@@ -66,7 +66,7 @@ def make_card(
 
 
 def measured(
-    results: Path, environment: str, protocol: str, models: Mapping[str, ShippedModel], gamma: float
+    results: Path, environment: str, protocol: str, models: Mapping[str, ShippedModel], options: PlanningOptions
 ) -> dict[str, Any] | str:
     """SR and AES of VHD's rows, with how they were made; a remark where they are not those of these models."""
     try:
@@ -77,12 +77,9 @@ def measured(
     for kind, digest in used.items():
         if digest != models[kind].sha256:
             return f"no numbers from {files}: its rows were made with another {kind} model than this very file."
-    if cell.config["gamma"] != gamma:
-        return f"no numbers from {files}: its rows were made with gamma {cell.config['gamma']}, not {gamma}."
-    smoothing = models["planner"].header.config["smoothing"]
-    if cell.config.get("smoothing", smoothing) != smoothing:
-        used_with = cell.config["smoothing"]
-        return f"no numbers from {files}: its rows were made with smoothing {used_with}, not {smoothing}."
+    for name, value in (("gamma", options.gamma), ("smoothing", options.smoothing)):
+        if cell.config.get(name, value) != value:  # rows of version 0.1 do not name the smoothing
+            return f"no numbers from {files}: its rows were made with {name} {cell.config[name]}, not {value}."
     keys = ("instances", "rule", "epsilon", "sampler", "sampler_steps", "candidates", "controller")
     return {
         **cell.summary().to_json(),
@@ -116,6 +113,7 @@ def _model(model: ShippedModel) -> dict[str, Any]:
         "sha256": model.sha256,
         "data_fingerprint": header.data_fingerprint,
         "recipe": header.config,
+        **({"planning": PlanningOptions.from_json(header.planning).to_json()} if header.planning else {}),
         "loop": header.notes.get("loop"),
         "began_with": {"sha256": begun} if isinstance(begun, str) else begun,  # version 0.1 noted a digest alone
     }
@@ -131,8 +129,8 @@ def card_markdown(card: Mapping[str, Any]) -> str:
     }.get(data["source"], "of unknown source")
     details = ", ".join(f"{key} {value}" for key, value in data.get("details", {}).items())
     transitions = f"{data['transitions']:,} transitions, " if "transitions" in data else ""
-    recipe = card["models"]["planner"]["recipe"]
-    said = [*_RECIPE, *(key for key, usual in _SPECIAL.items() if recipe.get(key, usual) != usual)]
+    recipe, planning = card["models"]["planner"]["recipe"], card["models"]["planner"]["planning"]
+    said = [*_RECIPE, *(["directness"] if recipe.get("directness") is not None else [])]
     begun = card["models"]["planner"].get("began_with")
     networks = Table(
         ("network", "file", "parameters", "updates", "minutes", "MB"),
@@ -149,6 +147,7 @@ def card_markdown(card: Mapping[str, Any]) -> str:
     )
     return "\n".join(
         [
+            front_matter(name),
             f"# {name}: variable-horizon planner",
             "",
             "A diffusion planner and its Length Predictor (VH-Diffuser), in half precision. Licence: MIT.",
@@ -163,8 +162,10 @@ def card_markdown(card: Mapping[str, Any]) -> str:
             "",
             "## Recipe",
             "",
-            ", ".join(f"{key} {_plain(recipe[key])}" for key in said) + f". Plans with gamma {card['gamma']:g}, "
-            f"{recipe['sampler']} in {recipe['steps']} steps. "
+            ", ".join(f"{key} {_plain(recipe[key])}" for key in said)
+            + f". Plans with {planning['sampler']} in {planning['steps']} steps, "
+            + ", ".join(f"{key} {planning[key]:g}" for key in ("gamma", "smoothing", "stretch", "candidates"))
+            + ". "
             + (f"Fine-tuned: its training began with the weights of model `{begun['sha256']}`. " if begun else "")
             + "The whole recipe is in `card.json`.",
             "",

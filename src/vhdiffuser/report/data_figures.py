@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vhdiffuser.report.drawing import boxes_on_page, draw_maze, new_figure, on_page, save_figure
-from vhdiffuser.report.plan_figures import walls_of
+from vhdiffuser.drawing import boxes_on_page, draw_maze, new_figure, on_page, save_figure, walls_of
 from vhdiffuser.types import EnvSpec, Episodes, FloatArray
 
 if TYPE_CHECKING:

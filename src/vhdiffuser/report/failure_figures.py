@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vhdiffuser.report.drawing import (
+from vhdiffuser.drawing import (
     PATH_COLOUR,
     PLAN_COLOUR,
     boxes_on_page,

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from vhdiffuser.report.drawing import (
+from vhdiffuser.drawing import (
     FIXED_COLOUR,
     METHOD_COLOURS,
     PLAN_COLOUR,

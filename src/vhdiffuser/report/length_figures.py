@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from vhdiffuser.report.drawing import GOAL_COLOUR, PATH_COLOUR, draw_maze, new_figure, save_figure
+from vhdiffuser.drawing import GOAL_COLOUR, PATH_COLOUR, draw_maze, new_figure, save_figure
 from vhdiffuser.types import FloatArray
 
 _CONTOUR_STEPS = 25

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from vhdiffuser.envs.registry import environments
-from vhdiffuser.report.drawing import (
+from vhdiffuser.drawing import (
     GOAL_COLOUR,
     PATH_COLOUR,
     START_COLOUR,
@@ -17,33 +16,23 @@ from vhdiffuser.report.drawing import (
     new_figure,
     on_page,
     save_figure,
+    walls_of,
 )
-from vhdiffuser.types import EnvSpec, FloatArray, Plan
+from vhdiffuser.trajectories import Plan
+from vhdiffuser.trajectories.plots import projection_of
+from vhdiffuser.types import EnvSpec
 
 
-def walls_of(spec: EnvSpec) -> FloatArray:
-    """(n, 4) walls of a registered maze; none elsewhere."""
-    known = environments().get(spec.name)
-    return np.zeros((0, 4)) if known is None else known.geometry.walls
-
-
-def draw_plans(spec: EnvSpec, plans: Sequence[Plan], path: Path, columns: int = 4) -> Path:
-    """One panel a plan: walls, the planned positions as dots (close together where it is slow), start and goal."""
+def draw_plans(plans: Sequence[Plan], path: Path, columns: int = 4) -> Path:
+    """One panel a plan."""
     columns = min(columns, len(plans))
     rows = -(-len(plans) // columns)
-    figure, axes = new_figure(rows, columns, size=4.5 if len(plans) == 1 else 3.0)
-    walls = boxes_on_page(spec.name, walls_of(spec))
-    for axis, plan in zip(axes, plans, strict=False):
-        draw_maze(axis, walls)
-        places = on_page(spec.name, spec.goal_of(plan.states))
-        axis.plot(places[:, 0], places[:, 1], "-", color=PATH_COLOUR, lw=0.8, alpha=0.6)
-        axis.plot(places[:, 0], places[:, 1], ".", color=PATH_COLOUR, ms=2.2)
-        goal = on_page(spec.name, plan.goal)
-        axis.plot(*places[0], "o", color=START_COLOUR, ms=6)
-        axis.plot(*goal, "o", color=GOAL_COLOUR, ms=6)
-        axis.set_title(f"L = {plan.length}", fontsize=9)
-    for axis in axes[len(plans) :]:
-        axis.set_axis_off()
+    size = 4.5 if len(plans) == 1 else 3.0
+    figure, panels = new_figure(rows, columns, size, projection_of(plans[0].spec))
+    for axes, plan in zip(panels, plans, strict=False):
+        plan.plot(axes)
+    for axes in panels[len(plans) :]:
+        axes.set_axis_off()
     return save_figure(figure, path)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from vhdiffuser.report.drawing import (
+from vhdiffuser.drawing import (
     METHOD_COLOURS,
     PLAN_COLOUR,
     boxes_on_page,
@@ -21,7 +21,8 @@ from vhdiffuser.report.drawing import (
 )
 from vhdiffuser.report.paper import PROTOCOL_LABELS
 from vhdiffuser.results.rollout_files import KeptRollout
-from vhdiffuser.types import EnvSpec, FloatArray, Rollout
+from vhdiffuser.trajectories import Rollout
+from vhdiffuser.trajectories.plots import projection_of
 
 
 def draw_rollouts(rows: Mapping[str, Sequence[KeptRollout]], config: Mapping[str, Any], path: Path) -> Path:
@@ -53,18 +54,9 @@ def draw_rollouts(rows: Mapping[str, Sequence[KeptRollout]], config: Mapping[str
     return save_figure(figure, path)
 
 
-def draw_execution(spec: EnvSpec, rollouts: Sequence[Rollout], walls: FloatArray, path: Path) -> Path:
+def draw_execution(rollouts: Sequence[Rollout], path: Path) -> Path:
     """One panel a goal: its plans in grey, the executed path in colour."""
-    figure, panels = new_figure(1, len(rollouts), size=4.5)
-    boxes = boxes_on_page(spec.name, walls)
+    figure, panels = new_figure(1, len(rollouts), 4.5, projection_of(rollouts[0].spec))
     for axes, rollout in zip(panels, rollouts, strict=True):
-        draw_maze(axes, boxes)
-        for _, plan in rollout.plans:
-            places = on_page(spec.name, spec.goal_of(plan.states))
-            draw_path(axes, places, color=PLAN_COLOUR, linewidth=4, alpha=0.5)
-        executed = on_page(spec.name, spec.goal_of(spec.planning_state(rollout.observations)))
-        draw_path(axes, executed, color=METHOD_COLOURS["vhd"])
-        draw_ends(axes, executed[0], on_page(spec.name, rollout.plans[0][1].goal))
-        lengths = ", ".join(str(plan.length) for _, plan in rollout.plans)
-        axes.set_title(f"L = {lengths}; {rollout.steps} steps, {'hit' if rollout.success else 'missed'}", fontsize=9)
+        rollout.plot(axes)
     return save_figure(figure, path)

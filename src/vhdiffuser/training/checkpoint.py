@@ -30,8 +30,6 @@ FREE = (
     "checkpoint_minutes",
     "log_every",
 )
-# How to plan with a network, not how to train it.
-PLANNING = ("sampler", "steps", "smoothing", "stretch", "gamma")
 
 
 def save_checkpoint(
@@ -73,6 +71,11 @@ def load_checkpoint(
     if header["format"] not in (1, FORMAT) or "identity" not in header:
         raise DataError(f"{path}: not a checkpoint of this version. Delete it, or pass --restart, to begin anew.")
     ours = _identity(task, config)
+    if header["identity"].get("config", {}).get("evening"):  # 0 is as data is read today
+        raise DataError(
+            f"{path}: its run averages the data's states over time (`evening`), which this version cannot. "
+            "Give another --name, or --restart to train from the beginning."
+        )
     differing = [
         f"{part}.{key} was {json.dumps(header['identity'].get(part, {}).get(key))}, now {json.dumps(value)}"
         for part, values in ours.items()
@@ -112,7 +115,7 @@ def _identity(task: Task, config: LoopConfig) -> dict[str, dict[str, Any]]:
     header = task.header()
     identity = {
         "model": {"kind": header.kind, "data": header.data_fingerprint, "environment": header.spec["name"]},
-        "config": {key: value for key, value in header.config.items() if key not in PLANNING},
+        "config": header.config,
         "loop": {key: value for key, value in asdict(config).items() if key not in FREE},
     }
     return json.loads(json.dumps(identity))

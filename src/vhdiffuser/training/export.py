@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 from vhdiffuser.errors import DataError, UnknownNameError
 from vhdiffuser.files import atomic_path, sha256
+from vhdiffuser.weights.folder import write_folder
 from vhdiffuser.weights.format import (
     FORMAT,
     ModelHeader,
     half_precision,
     load_model,
     read_tensors,
-    save_model,
     save_tensors,
 )
 from vhdiffuser.weights.places import file_name, run_folder, trained_models
@@ -35,7 +35,7 @@ class ShippedModel:
     kind: str
     """`planner`, `length` or `dynamics`."""
     header: ModelHeader
-    """Its header, with the gamma that it ships with."""
+    """Its header, with the planning options that it ships with."""
     parameters: int
     """Trained numbers and fixed ones in the file."""
     bytes: int
@@ -45,17 +45,18 @@ class ShippedModel:
 
 
 def ship(environment: str, runs: dict[str, str], out: Path, gamma: float | None = None) -> dict[str, ShippedModel]:
-    """Write `KIND.safetensors` to `out` for each kind and run name in `runs`; nothing is written if one is not fit.
+    """Write `KIND.safetensors` to `out` for each kind and run name in `runs`, and `config.json`.
 
-    `gamma` replaces the margin that the planner's file holds.
+    Nothing is written if one is not fit. `gamma` replaces the margin that the planner's run has.
     """
     loaded = {kind: _load(environment, kind, run, gamma) for kind, run in runs.items()}
     shipped: dict[str, ShippedModel] = {}
     with tempfile.TemporaryDirectory() as folder:
+        write_folder(
+            Path(folder), {kind: (half_precision(tensors), header) for kind, (tensors, header) in loaded.items()}
+        )
         for kind, (tensors, header) in loaded.items():
-            draft = Path(folder) / f"{kind}.safetensors"
-            save_model(draft, half_precision(tensors), header)
-            shipped[kind] = _shipped(draft, kind, tensors, header)
+            shipped[kind] = _shipped(Path(folder) / f"{kind}.safetensors", kind, tensors, header)
         total = sum(model.bytes for model in shipped.values())
         if total > LIMIT:
             sizes = ", ".join(f"{kind} {model.bytes / 1e6:.1f} MB" for kind, model in shipped.items())
@@ -63,9 +64,9 @@ def ship(environment: str, runs: dict[str, str], out: Path, gamma: float | None 
                 f"{environment}: {total / 1e6:.1f} MB in all ({sizes}), and at most {LIMIT / 1e6:.0f} MB ship. "
                 "Train narrower networks (--dim, --dim-mults)."
             )
-        for kind in shipped:
-            with atomic_path(out / f"{kind}.safetensors") as temporary:
-                temporary.write_bytes((Path(folder) / f"{kind}.safetensors").read_bytes())
+        for draft in Path(folder).iterdir():
+            with atomic_path(out / draft.name) as temporary:
+                temporary.write_bytes(draft.read_bytes())
     return shipped
 
 
@@ -102,6 +103,7 @@ def archive(environment: str, names: Sequence[str], out: Path) -> dict[str, Path
 def _load(environment: str, kind: str, run: str, gamma: float | None) -> tuple[dict[str, torch.Tensor], ModelHeader]:
     """A run's model, checked to be one that can ship."""
     from vhdiffuser.diffusion.config import PlannerConfig
+    from vhdiffuser.diffusion.options import PlanningOptions
 
     path = run_folder(environment, run) / "model.safetensors"
     tensors, header = load_model(path, kind)
@@ -111,6 +113,6 @@ def _load(environment: str, kind: str, run: str, gamma: float | None) -> tuple[d
         config = PlannerConfig.from_json(header.config)
         if config.horizon is not None:
             raise DataError(f"{path}: a planner of the fixed horizon {config.horizon}; the variable-horizon one ships.")
-        config = config if gamma is None else replace(config, gamma=gamma)
-        header = replace(header, config=config.to_json())  # with gamma also where the file is older than that field
+        planning = PlanningOptions.from_json(header.planning).changed(gamma=gamma)
+        header = replace(header, planning=planning.to_json())
     return tensors, header

@@ -126,7 +126,7 @@ def _add_api(app: FastAPI, library: Library, jobs: Jobs) -> None:
         loaded = await load(body.environment, request)
         token = jobs.token(body.client, channel, body.sequence)
         if isinstance(body, messages.PlanRequest):
-            planning.bound(loaded, body)
+            planning.planner_of(loaded, body)
         seed = body.seed if isinstance(body, messages.PlanRequest) else 0
         return loaded, scene.checked_instance(loaded, body.start, body.goal, seed), token
 

@@ -10,16 +10,17 @@ import numpy as np
 
 from vhdiffuser.benchmark.methods import METHODS, Method
 from vhdiffuser.control.base import Controller
-from vhdiffuser.envs.environment import Environment
-from vhdiffuser.envs.protocols import ExecutionRule, replan_on_deviation, single_shot
+from vhdiffuser.envs.protocols import paper_rule
 from vhdiffuser.execution.executor import Executor
-from vhdiffuser.planner.bound import BoundPlanner
-from vhdiffuser.types import EnvSpec, FloatArray, Instance, IntArray, Plan
+from vhdiffuser.planner.forwarding import ForwardingPlanner
+from vhdiffuser.planner.planner import Planner
+from vhdiffuser.trajectories import Plan
+from vhdiffuser.types import EnvSpec, FloatArray, Instance, IntArray
 from vhdiffuser.web.jobs import Token
 from vhdiffuser.web.library import Loaded
 from vhdiffuser.web.limits import NotReady
-from vhdiffuser.web.messages import ExecuteRequest, ExecutionReply, MadePlan, MethodReply, Protocol
-from vhdiffuser.web.planning import bound
+from vhdiffuser.web.messages import ExecuteRequest, ExecutionReply, MadePlan, MethodReply
+from vhdiffuser.web.planning import planner_of
 from vhdiffuser.web.scene import numbers
 
 COMPARED = ("vhd", "fh-h1", "fh-h2", "fh-h3")
@@ -48,8 +49,8 @@ class _EndableController(Controller):
         return self.controller.describe()
 
 
-@dataclass(frozen=True, kw_only=True)
-class _EndablePlanner(BoundPlanner):
+@dataclass(frozen=True)
+class _EndablePlanner(ForwardingPlanner):
     """A planner that stops when nobody waits for the execution any more."""
 
     token: Token
@@ -63,14 +64,9 @@ class _EndablePlanner(BoundPlanner):
         return super().plan_batch(starts, goals, lengths, seeds=seeds)
 
 
-def rule_of(environment: Environment, protocol: Protocol) -> ExecutionRule:
-    """The benchmark's rule."""
-    return single_shot() if protocol == "ss" else replan_on_deviation(environment.step_budget)
-
-
 def execute(loaded: Loaded, request: ExecuteRequest, instance: Instance, token: Token) -> ExecutionReply:
     """VHD on this pair, or a plan of the length that the request fixes."""
-    return _run(loaded, bound(loaded, request), request, instance, request.length, token)
+    return _run(loaded, planner_of(loaded, request), request, instance, request.length, token)
 
 
 def compare(loaded: Loaded, request: ExecuteRequest, instance: Instance, token: Token) -> Iterator[MethodReply]:
@@ -79,10 +75,10 @@ def compare(loaded: Loaded, request: ExecuteRequest, instance: Instance, token: 
         method = METHODS[name]
         horizon = method.horizon(loaded.environment)
         own = None if horizon is None else loaded.fixed.get(horizon)
-        planner = bound(loaded, request)
+        planner = planner_of(loaded, request)
         if own is not None:
-            steps = min(planner.steps, own.config.diffusion_steps)
-            planner = BoundPlanner.of(own, planner.sampler, steps, planner.gamma)
+            options = planner.options.within(own.config)
+            planner = own.with_options(sampler=options.sampler, steps=options.steps, gamma=options.gamma)
         yield MethodReply(
             method=name,
             title=_title(method, horizon),
@@ -98,7 +94,7 @@ def _title(method: Method, horizon: int | None) -> str:
 
 def _run(
     loaded: Loaded,
-    planner: BoundPlanner,
+    planner: Planner,
     request: ExecuteRequest,
     instance: Instance,
     horizon: int | None,
@@ -109,10 +105,11 @@ def _run(
             f"{loaded.spec.name}: its controller's weights are not there, so plans cannot be executed. "
             f"Make them with `vhd train dynamics {loaded.spec.name}`."
         )
-    rule = rule_of(loaded.environment, request.protocol)
+    rule = paper_rule(request.protocol, loaded.environment.step_budget)
+    assert loaded.pool is not None  # a request to execute is refused where there is no simulator
     with loaded.pool.lent() as simulators:
         executor = Executor(
-            _EndablePlanner(**vars(planner), token=token),
+            _EndablePlanner(planner, token),
             _EndableController(loaded.controller, token),
             simulators,
             rule,

@@ -10,9 +10,9 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
-from vhdiffuser.envs.base import PlanningEnv
+from vhdiffuser.envs.base import InstanceSource, PlanningEnv
 from vhdiffuser.envs.environment import Environment
-from vhdiffuser.envs.registry import environments, get_environment
+from vhdiffuser.envs.registry import get_environment, known_names
 from vhdiffuser.errors import UnknownNameError, install_command
 from vhdiffuser.execution.simulators import EnvFactory, Simulators
 from vhdiffuser.types import EnvSpec
@@ -52,16 +52,16 @@ class Loaded:
 
     environment: Environment
     """The environment."""
-    env: PlanningEnv
-    """Asked for walls, random instances and whether a point is free: what no execution changes."""
+    env: InstanceSource
+    """Asked for random instances and whether a point is free: what no execution changes."""
     planner: Planner
     """The variable-horizon planner with its Length Predictor."""
     fixed: dict[int, Planner]
     """Planners that were trained for one horizon, by horizon; those that are there."""
     controller: Controller | None
     """Low-level controller; None where its model is missing."""
-    pool: SimulatorPool
-    """Simulators for executions."""
+    pool: SimulatorPool | None
+    """Simulators for executions; None where there is only data."""
 
     @property
     def spec(self) -> EnvSpec:
@@ -102,8 +102,8 @@ class Library:
 
     @classmethod
     def of_weights(cls, source: Source = "shipped") -> Library:
-        """The registered environments with the models that ship, or those that the user has trained."""
-        names = [name for name, known in environments().items() if known.simulator is not None]
+        """All environments and imported datasets, with the models that ship or those that the user has trained."""
+        names = [name for name in known_names() if get_environment(name).spec.goal_dim > 1]  # the page is flat
         return cls([Shelf(name, partial(_missing, name, source), partial(_load, name, source)) for name in names])
 
     def listing(self) -> list[tuple[str, Missing]]:
@@ -134,7 +134,7 @@ class Library:
 def _warm_up(loaded: Loaded) -> None:
     """What a first plan imports takes seconds: let them pass while the page still says that it is loading."""
     centre = loaded.planner.normalizer.center
-    loaded.planner.plan(centre, loaded.spec.goal_of(centre), loaded.spec.L_min, steps=1)
+    loaded.planner.with_options(steps=1).plan(centre, loaded.spec.goal_of(centre), loaded.spec.L_min)
 
 
 def _spoken(commands: tuple[str, ...]) -> str:
@@ -145,7 +145,7 @@ def _missing(name: str, source: Source) -> Missing:
     environment = get_environment(name)
     extra = environment.missing_extra
     absent = [kind for kind in ("planner", "length") if not find_model(name, kind, source).is_file()]
-    learned = environment.controller == "inverse_dynamics"
+    learned = environment.simulator is not None and environment.controller == "inverse_dynamics"
     lacks_controller = learned and not find_model(name, "dynamics", source).is_file()
     return Missing(
         (*([install_command(extra)] if extra else []), *(f"vhd train {kind} {name}" for kind in absent)),
@@ -159,11 +159,10 @@ def _load(name: str, source: Source) -> Loaded:
     from vhdiffuser.planner.planner import Planner
 
     environment = get_environment(name)
-    spec, env = environment.spec, environment.make()
-    assert environment.simulator is not None  # or there would be no env
+    spec, env = environment.spec, environment.instance_source()
     paths = {horizon: find_model(name, "planner", source, horizon) for horizon in environment.horizons}
     dynamics = find_model(name, "dynamics", source)
-    executes = environment.controller != "inverse_dynamics" or dynamics.is_file()
+    executes = isinstance(env, PlanningEnv) and (environment.controller != "inverse_dynamics" or dynamics.is_file())
     return Loaded(
         environment=environment,
         env=env,
@@ -178,5 +177,5 @@ def _load(name: str, source: Source) -> Loaded:
             if executes
             else None
         ),
-        pool=SimulatorPool(environment.simulator, env),
+        pool=SimulatorPool(environment.make, env) if isinstance(env, PlanningEnv) else None,
     )

@@ -7,10 +7,10 @@ import time
 
 import numpy as np
 
-from vhdiffuser.envs.base import PlanningEnv
+from vhdiffuser.envs.base import InstanceSource
 from vhdiffuser.errors import VhdError
-from vhdiffuser.execution.executor import plan_seed
-from vhdiffuser.planner.bound import BoundPlanner
+from vhdiffuser.execution.loop import plan_seed
+from vhdiffuser.planner.planner import Planner
 from vhdiffuser.types import FloatArray, Instance
 from vhdiffuser.web.library import Loaded
 from vhdiffuser.web.messages import HorizonReply, LengthsReply, LengthsRequest, PlanReply, PlanRequest
@@ -20,25 +20,19 @@ _FRAMES = 65
 """Reverse steps that are sent to the page at most, evenly chosen."""
 
 
-def bound(loaded: Loaded, request: PlanRequest) -> BoundPlanner:
+def planner_of(loaded: Loaded, request: PlanRequest) -> Planner:
     """The planner with the request's options."""
-    planner = BoundPlanner.of(loaded.planner, request.sampler, request.steps, request.gamma)
-    if planner.steps > loaded.planner.config.diffusion_steps:
-        raise VhdError(
-            f"steps must lie in 1..{loaded.planner.config.diffusion_steps} (the planner's diffusion steps), "
-            f"got {planner.steps}."
-        )
     if request.length is not None and not loaded.spec.L_min <= request.length <= loaded.spec.T_max:
         raise VhdError(
             f"length {request.length} is out of range: {loaded.spec.name} has plans of "
             f"{loaded.spec.L_min} to {loaded.spec.T_max} states."
         )
-    return planner
+    return loaded.planner.with_options(sampler=request.sampler, steps=request.steps, gamma=request.gamma)
 
 
 def horizon(loaded: Loaded, request: PlanRequest, instance: Instance) -> HorizonReply:
     """L_hat with its spread: over starts and goals within epsilon, and between the predicted quantiles."""
-    planner = bound(loaded, request)
+    planner = planner_of(loaded, request)
     starts, goals = neighbours(loaded, instance)
     lengths = planner.predict_lengths(starts, goals)
     notes = notes_on(loaded, instance)
@@ -72,7 +66,7 @@ def neighbours(loaded: Loaded, instance: Instance) -> tuple[FloatArray, FloatArr
     return np.stack(starts).astype(np.float32), np.stack(goals).astype(np.float32)
 
 
-def _is_free(env: PlanningEnv, instance: Instance) -> bool:
+def _is_free(env: InstanceSource, instance: Instance) -> bool:
     try:
         env.check(instance)
     except VhdError:
@@ -94,17 +88,10 @@ def _quantile_spread(loaded: Loaded, instance: Instance) -> float | None:
 
 def plan(loaded: Loaded, request: PlanRequest, instance: Instance, length: int) -> PlanReply:
     """The plan that an execution with this seed begins with, and its denoising."""
-    planner, spec = bound(loaded, request), loaded.spec
+    planner, spec = planner_of(loaded, request), loaded.spec
     begun = time.perf_counter()
-    made = loaded.planner.plan(
-        instance.start,
-        instance.goal,
-        length,
-        planner.steps,
-        planner.sampler,
-        plan_seed(request.seed, 0, 0),
-        keep_denoising=True,
-    )
+    seed = plan_seed(request.seed, 0, 0)
+    made = planner.plan(instance.start, instance.goal, length, seed=seed, keep_denoising=True)
     seconds = time.perf_counter() - begun
     assert made.denoising is not None
     last = len(made.denoising) - 1
@@ -117,9 +104,9 @@ def plan(loaded: Loaded, request: PlanRequest, instance: Instance, length: int) 
         states=numbers(made.states),
         frames=frames.tolist(),
         denoising=numbers(spec.goal_of(made.denoising[frames]), 3),
-        sampler=planner.sampler,
-        steps=planner.steps,
-        gamma=planner.gamma,
+        sampler=planner.options.sampler,
+        steps=planner.options.steps,
+        gamma=planner.options.gamma,
         seed=request.seed,
         seconds=round(seconds, 4),
     )
@@ -129,4 +116,5 @@ def lengths(loaded: Loaded, request: LengthsRequest) -> LengthsReply:
     """L_hat of many pairs in one pass."""
     instances = [checked_instance(loaded, pair.start, pair.goal) for pair in request.pairs]
     starts, goals = np.stack([item.start for item in instances]), np.stack([item.goal for item in instances])
-    return LengthsReply(lengths=loaded.planner.predict_lengths(starts, goals, request.gamma).tolist())
+    planner = loaded.planner.with_options(gamma=request.gamma)
+    return LengthsReply(lengths=planner.predict_lengths(starts, goals).tolist())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from vhdiffuser.diffusion.config import SAMPLERS
+from vhdiffuser.diffusion.options import SAMPLERS
 from vhdiffuser.envs.walls import extent, narrowest
 from vhdiffuser.errors import VhdError
 from vhdiffuser.planner.requests import EDGE
@@ -43,10 +43,10 @@ def describe(loaded: Loaded, commands: tuple[str, ...]) -> SceneReply:
         T_max=spec.T_max,
         L_min=spec.L_min,
         step_budget=loaded.environment.step_budget,
-        gamma=planner.gamma,
-        sampler=planner.config.sampler,
+        gamma=planner.options.gamma,
+        sampler=planner.options.sampler,
         samplers=list(SAMPLERS),
-        steps=planner.config.steps,
+        steps=planner.options.steps,
         max_steps=planner.config.diffusion_steps,
         executes=loaded.controller is not None,
         commands=list(commands),

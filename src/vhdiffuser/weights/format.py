@@ -36,6 +36,8 @@ class ModelHeader:
     """Gradient updates made, without those of a model that training began with (`notes["began_with"]`)."""
     notes: dict[str, Any] = field(default_factory=dict)
     """Free: minutes, losses, versions."""
+    planning: dict[str, Any] = field(default_factory=dict)
+    """Of a planner: `PlanningOptions.to_json()`, what it plans with unless told."""
 
     @property
     def updates_in_all(self) -> int:
@@ -46,7 +48,10 @@ class ModelHeader:
 
 def save_model(path: Path, tensors: dict[str, torch.Tensor], header: ModelHeader) -> None:
     """Write a model atomically, with the digest by which it is checked when it is read."""
-    save_tensors(path, tensors, {"format": FORMAT, **asdict(header)})
+    content = asdict(header)
+    if not header.planning:
+        del content["planning"]
+    save_tensors(path, tensors, {"format": FORMAT, **content})
 
 
 def save_tensors(path: Path, tensors: dict[str, torch.Tensor], header: dict[str, Any]) -> None:
@@ -117,20 +122,34 @@ def half_precision(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     return halved
 
 
-def load_model(path: Path, kind: str) -> tuple[dict[str, torch.Tensor], ModelHeader]:
-    """Read a model of that kind; half-precision tensors come back as float32."""
+def load_model(path: Path, kind: str | None = None) -> tuple[dict[str, torch.Tensor], ModelHeader]:
+    """Read a model of that kind, or of any; half-precision tensors come back as float32."""
     import torch
 
     if not path.is_file():
-        raise DataError(f"{path}: no such model file. Train it with `vhd train {kind}`, or check the path.")
+        raise DataError(
+            f"{path}: no such model file. Train it with `vhd train {kind or 'planner'}`, or check the path."
+        )
     try:
         tensors, content = read_tensors(path)
     except DataError as error:
         raise DataError(f"{error} Train or download it again.") from error
     if content.pop("format") not in (1, FORMAT):
         raise DataError(f"{path}: written by another version of vhdiffuser; train it again or change versions.")
-    header = ModelHeader(**content)
-    if header.kind != kind:
+    header = ModelHeader(**_split_planning(content) if content["kind"] == "planner" else content)
+    if kind is not None and header.kind != kind:
         raise DataError(f"{path}: holds a {header.kind} model, but a {kind} model was asked for.")
     half = (torch.float16, torch.bfloat16)
     return {key: value.float() if value.dtype in half else value for key, value in tensors.items()}, header
+
+
+def _split_planning(content: dict[str, Any]) -> dict[str, Any]:
+    """A planner's header with its planning options apart from its config, where up to version 0.2 they were kept.
+
+    Those planners drew one candidate. `evening` was an option of training that is no more.
+    """
+    if "planning" in content:
+        return content
+    config = {key: value for key, value in content["config"].items() if key != "evening"}
+    names = [name for name in ("sampler", "steps", "gamma", "smoothing", "stretch") if name in config]
+    return {**content, "planning": {**{name: config.pop(name) for name in names}, "candidates": 1}, "config": config}

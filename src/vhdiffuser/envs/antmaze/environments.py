@@ -103,6 +103,7 @@ ENVIRONMENTS = (
             # asks, so its controller follows the path at its own pace.
             "default": {
                 "planner": {"directness": 2.2},
+                "planner_loop": {"updates": 17_000},
                 "planning": {"smoothing": 4.0, "stretch": 1.5, "gamma": 2.4},
                 "dynamics": {"pace": 0.15},
             }

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from vhdiffuser.data.build import Builder, ChunkMaker
 from vhdiffuser.data.official import OfficialFiles
@@ -49,7 +50,7 @@ def make_maze(
     if epsilon is None:  # half the extent of the free space is one normalised unit
         extent = max(len(plan.rows), len(plan.rows[0])) - 2
         epsilon = round(min(max(0.15 / (extent / 2), 0.01), 0.05), 3)
-    return _environment(name, plan, epsilon, T_max=T_max, transitions=transitions)
+    return _environment(name, plan, epsilon, T_max=T_max, transitions=transitions, key="\n".join(plan.rows))
 
 
 def _environment(
@@ -63,6 +64,8 @@ def _environment(
     episode_steps: int | None = None,
     reference: tuple[float, float] | None = None,
     std: tuple[float, ...] | None = None,
+    key: str = "",
+    recipes: Mapping[str, Any] | None = None,
 ) -> Environment:
     """`episode_steps`, `reference` and `std` are D4RL's: episode length, scores of 0 and 100, spread of its data."""
     spec = EnvSpec(
@@ -89,9 +92,10 @@ def _environment(
         instances=_INSTANCES,
         protocols={} if reference is None else d4rl_protocols(spec, maze, steps, reference),
         official=None if std is None else OfficialFiles((f"{name}-sparse-v1.hdf5",), (_HOST,), _read, std),
-        builder=Builder(partial(_chunk_maker, maze, steps), chunk=50_000, transitions=transitions),
+        builder=Builder(partial(_chunk_maker, maze, steps), chunk=50_000, transitions=transitions, key=key),
         reader=read_d4rl_maze2d,
         simulators=1000,
+        recipes=recipes or {},
         goal_radius=GOAL_RADIUS,
         episode_steps=steps,
         fixed_goal=tuple(float(value) for value in maze.goal_cell),
@@ -123,16 +127,23 @@ ENVIRONMENTS = (
         "maze2d-umaze", UMAZE, 0.04, T_max=256, transitions=1_000_000,
         horizons=(64, 128, 192), budget=600, episode_steps=300,
         reference=(23.85, 161.86), std=(0.8997, 0.7093, 2.2129, 2.4682),
+        recipes={
+            "default": {"planner_loop": {"updates": 2500}, "planning": {"gamma": 1.25}},
+            # Diffuser's published number of levels for this maze.
+            "paper": {"planner": {"diffusion_steps": 64}, "planning": {"steps": 64}},
+        },
     ),
     _environment(
         "maze2d-medium", MEDIUM, 0.03, T_max=512, transitions=2_000_000,
         horizons=(192, 288, 384), budget=1200, episode_steps=600,
         reference=(13.13, 277.39), std=(1.3371, 1.5210, 2.3408, 2.3694),
+        recipes={"default": {"planner_loop": {"updates": 6500}}},
     ),
     _environment(
         "maze2d-large", LARGE, 0.03, T_max=640, transitions=4_000_000,
         horizons=(256, 384, 512), budget=1500, episode_steps=800,
         reference=(6.7, 273.99), std=(1.8070, 2.5688, 2.4368, 2.6494),
+        recipes={"default": {"planner_loop": {"updates": 10_500}, "planning": {"gamma": 1.25}}},
     ),
 )  # fmt: skip
 """Table I of the paper, and what it leaves open; the standard deviations are those of D4RL's full sets."""

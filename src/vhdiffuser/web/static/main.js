@@ -113,7 +113,7 @@ function showPlan(plan, body) {
   denoising.load(plan.frames.length);
   playing.load(0);
   $("verdict").className = "verdict wait";
-  $("verdict").textContent = scene.executes ? "executing\u2026" : `Not executed: the controller has no weights. Make them with ${scene.commands.join(" and ")}.`;
+  $("verdict").textContent = scene.executes ? "executing\u2026" : scene.commands.length ? `Not executed: the controller has no weights. Make them with ${scene.commands.join(" and ")}.` : "Not executed: there is data, but no simulator.";
   for (const id of ["save-json", "save-csv", "save-png"]) $(id).disabled = false;
   draw();
   const drawn = Math.round(performance.now() - asked);

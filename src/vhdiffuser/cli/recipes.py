@@ -1,0 +1,75 @@
+"""`vhd recipes show`: what a training would be given, or what a model was trained with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+from tyro.conf import Positional
+
+from vhdiffuser.cli.console import out, print_json
+from vhdiffuser.recipes.recipe import RecipeName
+
+
+@dataclass(frozen=True)
+class Show:
+    """Print a recipe: of an environment, or as it was saved with a model.
+
+    Examples:
+
+        vhd recipes show maze2d-large
+        vhd recipes show maze2d-large --recipe paper --json
+        vhd recipes show path/to/planner.safetensors
+    """
+
+    of: Positional[Annotated[str, tyro.conf.arg(metavar="ENV|MODEL")]]
+    """Environment or imported dataset, or a model file."""
+    recipe: RecipeName = "default"
+    """Recipe of the environment."""
+    json: bool = False
+    """Print one JSON object."""
+
+    def run(self) -> None:
+        """Print it."""
+        from vhdiffuser.envs.registry import get_environment
+        from vhdiffuser.recipes.recipe import get_recipe, saved_recipe
+
+        path = Path(self.of)
+        known = path.is_file()
+        facts = saved_recipe(path) if known else get_recipe(get_environment(self.of), self.recipe).to_json()
+        if self.json:
+            print_json(facts)
+            return
+        for key, value in _flat(facts).items():
+            out.print(f"{key:44} {value}", markup=False, highlight=False)
+
+
+@dataclass(frozen=True)
+class Recipes:
+    """Look at recipes: the networks, their training and how to plan with them, as values.
+
+    Every field can be overridden on the command line of `vhd train`.
+    """
+
+    command: Annotated[
+        Annotated[Show, tyro.conf.subcommand("show")] | Annotated[None, tyro.conf.subcommand("names")],
+        tyro.conf.arg(name=""),
+    ] = None
+
+    def run(self) -> None:
+        """List the names, or run the command chosen."""
+        from vhdiffuser.recipes.recipe import recipe_names
+
+        if self.command is not None:
+            self.command.run()
+        else:
+            out.print("\n".join(recipe_names()))
+
+
+def _flat(value: dict[str, Any], before: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, item in value.items():
+        found |= _flat(item, f"{before}{key}.") if isinstance(item, dict) else {f"{before}{key}": item}
+    return found

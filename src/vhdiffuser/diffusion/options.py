@@ -1,0 +1,85 @@
+"""How to plan with a trained network: saved with its weights, changed by `Planner.with_options`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
+
+from vhdiffuser.diffusion.config import PlannerConfig
+from vhdiffuser.errors import UnknownNameError, VhdError
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+Sampler = Literal["ddpm", "ddim", "dpm++"]
+SAMPLERS: tuple[Sampler, ...] = ("ddpm", "ddim", "dpm++")
+
+
+class OptionChanges(TypedDict, total=False):
+    """Keywords that change `PlanningOptions`; what is left out or None stays as it is."""
+
+    sampler: Sampler | None
+    steps: int | None
+    gamma: float | None
+    smoothing: float | None
+    stretch: float | None
+    candidates: int | None
+
+
+@dataclass(frozen=True)
+class PlanningOptions:
+    """Everything that changes a plan beside the network, the pair, the length and the seed."""
+
+    sampler: Sampler = "ddim"
+    """Reverse process."""
+    steps: int = 5
+    """Reverse steps of one plan; at most the network's `diffusion_steps`."""
+    gamma: float = 1.3
+    """Margin on the predicted length; 1 is no margin."""
+    smoothing: float = 12.0
+    """Time, in control steps, over which a plan's curve evens out the network's faults; 0: through every knot."""
+    stretch: float = 1.0
+    """How many times as slowly as the data moves a plan is to be followed: the noise has 1/stretch of the plan's
+    length, and the curve through its knots is laid over all of it. For a robot that is held up; 1 is the paper's.
+    A fixed horizon is not stretched."""
+    candidates: int = 1
+    """Plans drawn for each plan returned: the one that the Length Predictor believes most. 1 is no selection."""
+
+    def __post_init__(self) -> None:
+        if self.sampler not in SAMPLERS:
+            raise UnknownNameError("sampler", self.sampler, list(SAMPLERS))
+        if self.steps < 1:
+            raise VhdError(f"steps must be at least 1, got {self.steps}.")
+        if not 0 < self.gamma < float("inf"):
+            raise VhdError(f"gamma must be above 0 (1 is no margin), got {self.gamma}.")
+        if not 0 <= self.smoothing < float("inf"):
+            raise VhdError(f"smoothing must be a time in control steps, 0 or more, got {self.smoothing}.")
+        if not 1 <= self.stretch < float("inf"):
+            raise VhdError(f"stretch must be 1 (the data's pace) or more, got {self.stretch}.")
+        if self.candidates < 1:
+            raise VhdError(f"candidates must be at least 1 (no selection), got {self.candidates}.")
+
+    def changed(self, **changes: Unpack[OptionChanges]) -> PlanningOptions:
+        """The same but for what is given; None stands for what is not."""
+        return replace(self, **{name: value for name, value in changes.items() if value is not None})  # type: ignore[arg-type]
+
+    def within(self, config: PlannerConfig) -> PlanningOptions:
+        """These, with no more reverse steps than a network of that config has levels."""
+        return replace(self, steps=min(self.steps, config.diffusion_steps))
+
+    def checked_for(self, config: PlannerConfig) -> PlanningOptions:
+        """These, if a network of that config can be sampled so."""
+        if self.steps > config.diffusion_steps:
+            raise VhdError(
+                f"steps must lie in 1..{config.diffusion_steps} (the planner's diffusion steps), got {self.steps}."
+            )
+        return self
+
+    def to_json(self) -> dict[str, Any]:
+        """A dict that JSON can hold."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> PlanningOptions:
+        """The inverse of `to_json`; options that an older file does not name have their defaults."""
+        return cls(**value)

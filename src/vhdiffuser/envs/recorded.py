@@ -1,0 +1,39 @@
+"""Data without a simulator as an environment: starts and goals are states that were recorded."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from vhdiffuser.data.store import Dataset, dataset_path, read_dataset
+from vhdiffuser.envs.base import InstanceSource
+from vhdiffuser.errors import UnknownNameError
+from vhdiffuser.types import Instance
+
+HELD_OUT = 0.05
+"""Share of the episodes that training leaves for evaluation, where no simulator can draw fresh instances."""
+
+
+class RecordedStates(InstanceSource):
+    """Draws pairs of states of one dataset, from any episodes."""
+
+    def __init__(self, dataset: Dataset) -> None:
+        self.spec, self._states = dataset.spec, dataset.states()
+
+    @classmethod
+    def of_name(cls, name: str) -> RecordedStates:
+        """The states of the dataset of that name."""
+        return cls(read_dataset(dataset_path(name), name))
+
+    def sample_instance(self, rng: np.random.Generator, distribution: str = "reset") -> Instance:
+        """Two recorded states; the start at rest where the state has velocities."""
+        if distribution != "reset":
+            raise UnknownNameError("distribution of recorded data", distribution, ["reset"])
+        start, goal = self._states[rng.integers(len(self._states), size=2)].copy()
+        if self.spec.velocity_dims is not None:
+            start[list(self.spec.velocity_dims)] = 0.0
+        return Instance(start, self.spec.goal_of(goal), int(rng.integers(2**31)))
+
+    def check(self, instance: Instance) -> None:
+        """Refuse the wrong number of values and what is not finite: where one can be, only the data knows."""
+        for _ in self.finite_ends(instance):
+            pass

@@ -1,0 +1,115 @@
+"""Any Gymnasium environment, driven by an agent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import gymnasium
+import numpy as np
+import numpy.typing as npt
+
+from vhdiffuser.control.base import Controller, default_controller
+from vhdiffuser.envs.protocols import ExecutionRule, HitTest, replan_on_deviation
+from vhdiffuser.envs.registry import environment_of
+from vhdiffuser.errors import VhdError
+from vhdiffuser.execution.agent import Agent
+from vhdiffuser.execution.loop import BatchPlanner
+from vhdiffuser.trajectories import Plan, Rollout
+from vhdiffuser.types import FloatArray, IntArray
+
+
+def drive(
+    planner: BatchPlanner,
+    env: gymnasium.Env[Any, Any],
+    goal: npt.ArrayLike | None = None,
+    controller: Controller | None = None,
+    rule: ExecutionRule | None = None,
+    *,
+    max_steps: int | None = None,
+    observation_of: Callable[[Any], npt.ArrayLike] | None = None,
+    seed: int = 0,
+    options: dict[str, Any] | None = None,
+    length: int | None = None,
+    hit: HitTest | None = None,
+) -> Rollout:
+    """Reset a Gymnasium environment and drive it to `goal` (goal_dim,), one action a step, clipped to its action space.
+
+    It ends with the first hit, after `max_steps` (the planner's step budget unless told), at a single plan's end, or
+    when the environment terminates or truncates. Without `goal`, the goal is the `desired_goal` of the observation,
+    and followed when it moves. `observation_of` makes the planner's observation from the environment's; a dict with
+    an `observation` is understood without it. `seed` is the environment's and the plans'; `options` go to `env.reset`;
+    `controller`, `rule`, `length` and `hit` are those of `Agent`.
+
+    >>> env = gymnasium.make("vhdiffuser/Maze2d-umaze-v1")                                     # doctest: +SKIP
+    >>> drive(vhdiffuser.load_planner("maze2d-umaze"), env, goal=[3, 1])                        # doctest: +SKIP
+    """
+    space = env.action_space
+    if not isinstance(space, gymnasium.spaces.Box):
+        raise VhdError(f"the environment's actions are {space}; plans are followed with continuous ones (a Box).")
+    controller = default_controller(planner.spec) if controller is None else controller
+    rule = replan_on_deviation() if rule is None else rule
+    budget = max_steps or rule.budget or environment_of(planner.spec).step_budget
+    agent = Agent(
+        planner,
+        _Clipped(controller, space.low, space.high),
+        replace(rule, budget=budget),
+        seed=seed,
+        length=length,
+        hit=hit,
+    )
+    seen, _ = env.reset(seed=seed, options=options)
+    agent.reset(_desired(seen) if goal is None else goal)
+    action = agent.act(_observation(seen, observation_of))
+    while not agent.done:
+        seen, _, terminated, truncated, _ = env.step(action)
+        if goal is None and not np.array_equal(_desired(seen), agent.goal):  # type: ignore[arg-type]
+            agent.goal = _desired(seen)
+        if terminated or truncated:
+            agent.observe(_observation(seen, observation_of))
+            break
+        action = agent.act(_observation(seen, observation_of))
+    return agent.rollout()
+
+
+@dataclass(frozen=True)
+class _Clipped(Controller):
+    """A controller whose actions stay within limits, in the shape and type of the action space."""
+
+    controller: Controller
+    low: npt.NDArray[Any]
+    high: npt.NDArray[Any]
+
+    def act(self, observations: FloatArray, plans: Sequence[Plan], indices: IntArray) -> FloatArray:
+        """As the controller does, clipped."""
+        actions = self.controller.act(observations, plans, indices)
+        if actions.shape[1:] != self.low.shape:
+            raise VhdError(
+                f"the controller's actions have shape {actions.shape[1:]} and the environment takes {self.low.shape}. "
+                "Give `controller`, one that is made for this environment."
+            )
+        return np.clip(actions, self.low, self.high).astype(self.low.dtype)
+
+    def describe(self) -> dict[str, Any]:
+        """As the controller does."""
+        return self.controller.describe()
+
+
+def _desired(seen: Any) -> FloatArray:
+    if not isinstance(seen, Mapping) or "desired_goal" not in seen:
+        raise VhdError("the environment's observations have no `desired_goal`: give `goal`.")
+    return np.asarray(seen["desired_goal"], np.float32)
+
+
+def _observation(seen: Any, observation_of: Callable[[Any], npt.ArrayLike] | None) -> npt.ArrayLike:
+    if observation_of is not None:
+        return observation_of(seen)
+    if not isinstance(seen, Mapping):
+        return np.asarray(seen)
+    if "observation" not in seen:
+        raise VhdError(
+            f"the environment's observations hold {', '.join(map(str, seen))}: give `observation_of`, which makes the "
+            "planner's observation of them."
+        )
+    return np.asarray(seen["observation"])

@@ -1,0 +1,106 @@
+"""Pictures painted from above, pixel by pixel, and GIFs of them: fast enough for the frames of a video."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from vhdiffuser.errors import VhdError
+from vhdiffuser.files import atomic_path
+from vhdiffuser.types import FloatArray
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+Colour = tuple[int, int, int]
+WALL, PLAN, TRACE, ROBOT, START, GOAL, OLD_GOAL, TEXT = (
+    (201, 204, 211),
+    (138, 143, 156),
+    (120, 170, 245),
+    (31, 111, 235),
+    (227, 160, 8),
+    (214, 69, 65),
+    (240, 196, 194),
+    (40, 44, 52),
+)
+_COLOURS = 64
+"""Colours of a GIF: enough for flat pictures, and few enough to keep it small."""
+
+
+def moments(steps: int, every: int) -> list[int]:
+    """Every so many steps, and the last."""
+    return [*range(0, steps, every), steps]
+
+
+class TopView:
+    """A page seen from above, on which places are painted; `caption` pixels are kept free above it."""
+
+    def __init__(self, points: FloatArray, boxes: FloatArray, size: int, caption: int = 0) -> None:
+        from PIL import Image, ImageDraw
+
+        self._low, high = _limits(points, boxes)
+        extent = high - self._low
+        self._size, self._scale, self._caption = size, size / float(extent.max()), caption
+        width, height = (max(1, int(np.ceil(length * self._scale))) for length in extent)
+        self._bottom = height + caption
+        self.background = Image.new("RGB", (width, self._bottom), "white")
+        draw = ImageDraw.Draw(self.background)
+        for x0, x1, y0, y1 in boxes:
+            (left, bottom), (right, top) = self._pixels(np.array([[x0, y0], [x1, y1]]))
+            draw.rectangle((left, top, right, bottom), fill=WALL)
+
+    def line(self, picture: Image.Image, points: FloatArray, colour: Colour, width: float) -> None:
+        """A path; nothing where there is one point only."""
+        from PIL import ImageDraw
+
+        if len(points) > 1:
+            ImageDraw.Draw(picture).line(self._pixels(points), fill=colour, width=round(width), joint="curve")
+
+    def dot(self, picture: Image.Image, place: FloatArray, colour: Colour, radius: float) -> None:
+        """A disc; the radius is a share of the page."""
+        from PIL import ImageDraw
+
+        ((x, y),) = self._pixels(place[None])
+        r = radius * self._size
+        ImageDraw.Draw(picture).ellipse((x - r, y - r, x + r, y + r), fill=colour)
+
+    def caption(self, picture: Image.Image, left: str, right: str) -> None:
+        """Two texts above the page, in place of those before."""
+        from PIL import ImageDraw, ImageFont
+
+        draw, font = ImageDraw.Draw(picture), ImageFont.load_default(size=0.5 * self._caption)
+        draw.rectangle((0, 0, picture.width, self._caption - 1), fill="white")
+        margin, middle = 0.2 * self._caption, 0.5 * self._caption
+        draw.text((margin, middle), left, fill=TEXT, font=font, anchor="lm")
+        draw.text((picture.width - margin, middle), right, fill=PLAN, font=font, anchor="rm")
+
+    def _pixels(self, points: FloatArray) -> list[tuple[float, float]]:
+        across, up = ((points - self._low) * self._scale).T
+        return list(zip(across.tolist(), (self._bottom - up).tolist(), strict=True))
+
+
+def _limits(points: FloatArray, boxes: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """(2,) lower and upper corner of what is to be seen: the maze, or all points where there is none."""
+    if len(boxes):
+        return boxes[:, [0, 2]].min(axis=0), boxes[:, [1, 3]].max(axis=0)
+    margin = 0.05 * max(float(np.ptp(points, axis=0).max()), 1e-6)
+    return points.min(axis=0) - margin, points.max(axis=0) + margin
+
+
+def write_gif(frames: Iterable[np.ndarray], path: Path, fps: float = 25.0) -> Path:
+    """Write (h, w, 3) uint8 frames as a looping GIF, whole or not at all."""
+    from PIL import Image
+
+    pictures = [Image.fromarray(frame) for frame in frames]
+    if not pictures:
+        raise VhdError(f"{path}: no frames to write.")
+    # One palette for all pictures, taken from the first, the middle and the last: a palette for each would flicker.
+    samples = np.concatenate([np.asarray(pictures[i]) for i in (0, len(pictures) // 2, -1)])
+    palette = Image.fromarray(samples).quantize(_COLOURS, Image.Quantize.MAXCOVERAGE, kmeans=2)
+    first, *rest = (picture.quantize(palette=palette, dither=Image.Dither.NONE) for picture in pictures)
+    with atomic_path(path) as temporary:
+        first.save(temporary, "GIF", save_all=True, append_images=rest, duration=1000.0 / fps, loop=0)
+    return path

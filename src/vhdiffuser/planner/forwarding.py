@@ -1,0 +1,49 @@
+"""A planner around another, for what should happen whenever an execution asks for plans."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from vhdiffuser.normalizer import Normalizer
+from vhdiffuser.planner.planner import Planner
+from vhdiffuser.trajectories import Plan
+from vhdiffuser.types import EnvSpec, FloatArray, IntArray
+
+
+@dataclass(frozen=True)
+class ForwardingPlanner:
+    """Plans as `planner` does; a subclass changes `plan_batch`."""
+
+    planner: Planner
+    """Plans."""
+
+    @property
+    def spec(self) -> EnvSpec:
+        """The planner's environment."""
+        return self.planner.spec
+
+    @property
+    def normalizer(self) -> Normalizer:
+        """The planner's normaliser."""
+        return self.planner.normalizer
+
+    def predict_lengths(self, starts: FloatArray, goals: FloatArray) -> IntArray:
+        """(B,) L_hat."""
+        return self.planner.predict_lengths(starts, goals)
+
+    def plan_batch(
+        self, starts: FloatArray, goals: FloatArray, lengths: IntArray | None = None, *, seeds: IntArray
+    ) -> list[Plan]:
+        """B plans, in order."""
+        return self.planner.plan_batch(starts, goals, lengths, seeds=seeds)
+
+
+@dataclass(frozen=True)
+class KeepsDenoising(ForwardingPlanner):
+    """A planner whose plans remember how they were denoised, also those of an execution."""
+
+    def plan_batch(
+        self, starts: FloatArray, goals: FloatArray, lengths: IntArray | None = None, *, seeds: IntArray
+    ) -> list[Plan]:
+        """B plans, in order, each with its `denoising`."""
+        return self.planner.plan_batch(starts, goals, lengths, seeds=seeds, keep_denoising=True)

@@ -1,0 +1,106 @@
+"""Planners kept in folders and on the Hugging Face Hub. Nothing here touches the network unless it is told to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vhdiffuser.errors import DataError, UnknownNameError, needs_extra
+from vhdiffuser.files import atomic_path
+from vhdiffuser.weights.folder import CARD, CONFIG, front_matter, read_config, write_folder
+from vhdiffuser.weights.format import ModelHeader
+from vhdiffuser.weights.places import Source, find_model, shipped_environments
+
+if TYPE_CHECKING:
+    import torch
+
+HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
+
+
+def find_pretrained(
+    name: str | Path, source: Source, local_files_only: bool, revision: str | None
+) -> tuple[Path, Path | None]:
+    """The planner's model file and its Length Predictor's; None for the latter where the folder was saved without."""
+    folder = Path(name)
+    # A folder that only happens to be called like an environment (of results, say) is not meant.
+    if not ((folder / "planner.safetensors").is_file() or (isinstance(name, Path) and folder.is_dir())):
+        known = shipped_environments()
+        if source != "shipped" or str(name) in known:
+            return find_model(str(name), "planner", source), find_model(str(name), "length", source)
+        if not HUB_ID.fullmatch(str(name)):
+            raise UnknownNameError("shipped planner", str(name), [*known, "a folder", "a Hugging Face id OWNER/NAME"])
+        folder = _from_hub(str(name), local_files_only, revision)
+    config = read_config(folder)
+    alone = config is not None and config.get("length") is None
+    return folder / "planner.safetensors", None if alone else folder / "length.safetensors"
+
+
+def _from_hub(repo_id: str, local_files_only: bool, revision: str | None) -> Path:
+    """The repository's folder in the Hub's local cache, brought up to date first where the network may be used."""
+    with needs_extra("hub", f"loading '{repo_id}' (no folder of weights here) from the Hugging Face Hub"):
+        from huggingface_hub import snapshot_download
+        from huggingface_hub.errors import HfHubHTTPError
+    files = ["*.safetensors", CONFIG, CARD]
+    try:
+        return Path(
+            snapshot_download(repo_id, revision=revision, local_files_only=local_files_only, allow_patterns=files)
+        )
+    except (OSError, HfHubHTTPError) as error:
+        if local_files_only:
+            raise DataError(
+                f"'{repo_id}' is neither a folder with planner.safetensors nor in the local Hugging Face cache. "
+                "Pass local_files_only=False to download it."
+            ) from error
+        raise DataError(f"'{repo_id}' could not be downloaded from the Hugging Face Hub: {error}") from error
+
+
+def save_folder(folder: Path, models: Mapping[str, tuple[dict[str, torch.Tensor], ModelHeader]]) -> None:
+    """Write the folder that `find_pretrained` reads; a card that is there already stays, as the Hub's tools have it."""
+    write_folder(folder, models)
+    if (folder / CARD).exists():
+        return
+    with atomic_path(folder / CARD) as temporary:
+        temporary.write_text(_card(models["planner"][1], "length" in models), encoding="utf-8")
+
+
+def push_folder(repo_id: str, folder: Path, private: bool, message: str) -> str:
+    """Upload a folder to a model repository, made if it is not there; returns its address."""
+    if not HUB_ID.fullmatch(repo_id):
+        raise DataError(f"'{repo_id}' is no Hugging Face id: give OWNER/NAME.")
+    with needs_extra("hub", "push_to_hub"):
+        from huggingface_hub import HfApi
+    api = HfApi()
+    url = api.create_repo(repo_id, private=private, exist_ok=True)
+    api.upload_folder(repo_id=repo_id, folder_path=folder, commit_message=message)
+    return str(url)
+
+
+def _card(header: ModelHeader, predicts: bool) -> str:
+    """A short card; `vhd models card` writes a longer one with measured numbers."""
+    name, config = header.spec["name"], header.config
+    said = [
+        f"{key} {value:g}" if isinstance(value, float) else f"{key} {value}" for key, value in header.planning.items()
+    ]
+    with_length = " with its Length Predictor" if predicts else ""
+    return "\n".join(
+        [
+            front_matter(name),
+            f"# {name}: diffusion planner",
+            "",
+            f"A trajectory planner of [VH-Diffuser](https://pypi.org/project/vhdiffuser/){with_length}.",
+            "",
+            "```python",
+            "import vhdiffuser",
+            "",
+            'planner = vhdiffuser.Planner.from_pretrained("FOLDER or OWNER/NAME")  # local_files_only=False downloads',
+            "plan = planner.plan(start, goal)",
+            "```",
+            "",
+            f"States: {', '.join(header.spec['state_names'])}. Plans of {header.spec['L_min']} to "
+            f"{header.spec['T_max'] if config['horizon'] is None else config['horizon']} states. "
+            f"{header.updates_in_all:,} updates. Plans with {', '.join(said)}. Everything is in `{CONFIG}`.",
+            "",
+        ]
+    )

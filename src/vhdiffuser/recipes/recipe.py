@@ -1,0 +1,146 @@
+"""One value per environment and recipe name: the networks, their training, and how to plan with them.
+
+`default` is what measured best on two CPU cores; `paper` is the paper's, with Diffuser's published values where the
+paper is silent. What differs between environments is in their `Environment.recipes`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from vhdiffuser.control.inverse_dynamics import DynamicsConfig
+from vhdiffuser.diffusion.config import PlannerConfig
+from vhdiffuser.diffusion.options import PlanningOptions
+from vhdiffuser.envs.environment import Environment
+from vhdiffuser.errors import UnknownNameError, VhdError
+from vhdiffuser.length.config import LengthConfig
+from vhdiffuser.training.loop import LoopConfig
+from vhdiffuser.types import EnvSpec
+from vhdiffuser.weights.format import load_model
+
+RecipeName = Literal["default", "paper"]
+KNOTS = 40
+"""Knots of the longest plan, about. More cost time and, for these networks, gain nothing: what moves between them is
+noise."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How the networks of one environment are built, trained and used."""
+
+    name: str
+    """`default`, `paper`, or a name of your own."""
+    planner: PlannerConfig
+    """The planner's network and training data."""
+    planning: PlanningOptions
+    """How to plan with it."""
+    planner_loop: LoopConfig
+    """How it is trained."""
+    length: LengthConfig
+    """The Length Predictor's network, losses and curriculum."""
+    length_loop: LoopConfig
+    """How it is trained."""
+    dynamics: DynamicsConfig
+    """The inverse dynamics model, where the environment's controller is one."""
+    dynamics_loop: LoopConfig
+    """How it is trained."""
+
+    def to_json(self) -> dict[str, Any]:
+        """A dict that JSON can hold."""
+        return asdict(self)
+
+    def changed(self, **parts: Mapping[str, Any]) -> Recipe:
+        """The recipe with other values in some parts: `changed(planner={"stride": 4}, length={"batch": 256})`."""
+        if unknown := set(parts) - set(PARTS):
+            raise UnknownNameError("part of a recipe", sorted(unknown)[0], list(PARTS))
+        changed: dict[str, Any] = {}
+        for part, values in parts.items():
+            try:
+                changed[part] = replace(getattr(self, part), **values)
+            except TypeError as error:  # a field that the part has not
+                known = ", ".join(asdict(getattr(self, part)))
+                raise VhdError(f"recipe '{self.name}', {part}: {error}. Its fields: {known}.") from None
+        return replace(self, **changed)
+
+
+PARTS = ("planner", "planning", "planner_loop", "length", "length_loop", "dynamics", "dynamics_loop")
+
+
+def _default(spec: EnvSpec) -> Recipe:
+    return Recipe(
+        name="default",
+        planner=PlannerConfig(stride=2 ** max(0, round(math.log2(spec.T_max / KNOTS)))),
+        planning=PlanningOptions(),
+        planner_loop=LoopConfig(updates=8_000, optimizer="muon", learning_rate=1e-3),
+        length=LengthConfig(),
+        length_loop=LoopConfig(updates=4_000, learning_rate=1e-3),
+        dynamics=DynamicsConfig(),
+        dynamics_loop=LoopConfig(updates=20_000, learning_rate=5e-4),
+    )
+
+
+def _paper(spec: EnvSpec) -> Recipe:
+    """Diffuser trains 2 million updates: Adam (no decay) at a constant rate, two batches an update, gradients as they
+    are, and an average of every tenth update's weights from update 2,000 on."""
+    levels = 256
+    return replace(
+        _default(spec),
+        name="paper",
+        planner=PlannerConfig(
+            dim_mults=(1, 4, 8),
+            prediction="epsilon",
+            diffusion_steps=levels,
+            stride=1,
+            clamp="state",
+            batch_size=32,
+        ),
+        planning=PlanningOptions(sampler="ddpm", steps=levels, smoothing=0.0),
+        planner_loop=LoopConfig(
+            updates=2_000_000,
+            optimizer="adamw",
+            learning_rate=2e-4,
+            weight_decay=0.0,
+            final_rate=1.0,
+            warmup=1,
+            accumulate=2,
+            clip=None,
+            ema=0.995,
+            ema_every=10,
+            ema_from=2000,
+        ),
+        length=LengthConfig.paper(),
+    )
+
+
+_RECIPES: dict[str, Callable[[EnvSpec], Recipe]] = {"default": _default, "paper": _paper}
+assert tuple(_RECIPES) == get_args(RecipeName)
+
+
+def recipe_names() -> list[str]:
+    """The recipes there are."""
+    return list(_RECIPES)
+
+
+def get_recipe(environment: Environment, name: str = "default") -> Recipe:
+    """The recipe of that name for an environment."""
+    if name not in _RECIPES:
+        raise UnknownNameError("recipe", name, list(_RECIPES))
+    return _RECIPES[name](environment.spec).changed(**environment.recipes.get(name, {}))
+
+
+def saved_recipe(model: Path) -> dict[str, Any]:
+    """What a model file says of its making: its kind, config, planning options and training."""
+    _, header = load_model(model)
+    facts = {
+        "kind": header.kind,
+        "environment": header.spec["name"],
+        "updates": header.updates,
+        "config": header.config,
+    }
+    if header.planning:
+        facts["planning"] = header.planning
+    return {**facts, **{key: header.notes[key] for key in ("loop", "began_with") if key in header.notes}}

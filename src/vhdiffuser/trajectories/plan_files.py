@@ -1,0 +1,114 @@
+"""Plans as files: npz, JSON and CSV."""
+
+from __future__ import annotations
+
+import csv
+import json
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vhdiffuser.envs.registry import find_environment
+from vhdiffuser.errors import DataError, VhdError
+from vhdiffuser.files import atomic_path
+from vhdiffuser.trajectories.plan import Plan
+from vhdiffuser.types import EnvSpec, FloatArray
+
+
+def save_plan(plan: Plan, path: Path) -> Path:
+    """Write a plan in the format of the suffix."""
+    writer = _format(path, {".npz": _write_npz, ".json": _write_json, ".csv": _write_csv})
+    with atomic_path(path) as temporary:
+        writer(plan, temporary)
+    return path
+
+
+def load_plan(path: Path, spec: EnvSpec | None = None) -> Plan:
+    """Read a plan in the format of the suffix, and check it; `spec` where the file does not tell."""
+    reader = _format(path, {".npz": _read_npz, ".json": _read_json, ".csv": _read_csv})
+    try:
+        plan = reader(path, spec)
+    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
+        raise DataError(f"{path}: missing, damaged or not a plan of ours ({error!r}). Save it again.") from error
+    _check(path, plan)
+    return plan
+
+
+def _format(path: Path, formats: dict[str, Callable[..., Any]]) -> Callable[..., Any]:
+    if path.suffix not in formats:
+        raise VhdError(f"{path}: a plan is kept as {', '.join(formats)}, by the suffix of the file.")
+    return formats[path.suffix]
+
+
+def _check(path: Path, plan: Plan) -> None:
+    if not np.isfinite(plan.states).all() or not np.isfinite(plan.goal).all():
+        raise DataError(f"{path}: holds NaN or infinity. Save the plan again.")
+    fits = plan.goal.ndim == 1
+    if plan.spec is not None:
+        fits = plan.states.shape[1] == plan.spec.state_dim and plan.goal.shape == (plan.spec.goal_dim,)
+    if not fits:
+        raise DataError(
+            f"{path}: states {plan.states.shape} and goal {plan.goal.shape} do not fit each other or the environment. "
+            "Save the plan again."
+        )
+
+
+def _write_npz(plan: Plan, path: Path) -> None:
+    arrays = {"states": plan.states, "goal": plan.goal}
+    if plan.denoising is not None:
+        arrays["denoising"] = plan.denoising
+    if plan.spec is not None:
+        arrays["spec"] = np.array(json.dumps(plan.spec.to_json()))
+    with open(path, "wb") as file:
+        np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
+
+
+def _read_npz(path: Path, spec: EnvSpec | None) -> Plan:
+    with np.load(path, allow_pickle=False) as file:
+        kept = EnvSpec.from_json(json.loads(str(file["spec"]))) if "spec" in file.files else spec
+        denoising = file["denoising"] if "denoising" in file.files else None
+        return Plan(file["states"], file["goal"], denoising, kept)
+
+
+def _write_json(plan: Plan, path: Path) -> None:
+    path.write_text(json.dumps(plan.to_json()), encoding="utf-8")
+
+
+def _read_json(path: Path, spec: EnvSpec | None) -> Plan:
+    value = json.loads(path.read_text(encoding="utf-8"))
+    states, goal = _numbers(value["states"]), _numbers(value["goal"])
+    if len(states) != value["length"]:
+        raise ValueError(f"{len(states)} states, and a length of {value['length']}")
+    known = find_environment(value["environment"])
+    spec = spec or (None if known is None else known.spec)
+    if spec is not None and value["state_names"] != list(spec.state_names):
+        raise ValueError(f"states of {value['state_names']}, and {spec.name} has {list(spec.state_names)}")
+    return Plan(states, goal, spec=spec)
+
+
+def _write_csv(plan: Plan, path: Path) -> None:
+    names = range(plan.states.shape[1]) if plan.spec is None else plan.spec.state_names
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["step", *names])
+        writer.writerows([step, *map(float, state)] for step, state in enumerate(plan.states))
+
+
+def _read_csv(path: Path, spec: EnvSpec | None) -> Plan:
+    if spec is None:
+        raise VhdError(f"{path}: a .csv holds states and no goal. Say whose they are: Plan.load(path, planner.spec).")
+    with open(path, newline="", encoding="utf-8") as file:
+        header, *rows = csv.reader(file)
+    if header != ["step", *spec.state_names]:
+        raise ValueError(f"columns {header}; {spec.name} needs step, {', '.join(spec.state_names)}")
+    values = _numbers(rows)
+    if not np.array_equal(values[:, 0], np.arange(len(values))):
+        raise ValueError("its steps are not 0, 1, 2, ...")
+    return Plan(values[:, 1:], spec.goal_of(values[-1, 1:]), spec=spec)
+
+
+def _numbers(values: Any) -> FloatArray:
+    return np.array(values, np.float32)

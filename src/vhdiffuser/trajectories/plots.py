@@ -1,0 +1,156 @@
+"""How trajectories are drawn: in the plane over the walls, in space, or over time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from vhdiffuser.drawing import (
+    GOAL_COLOUR,
+    PATH_COLOUR,
+    PLAN_COLOUR,
+    START_COLOUR,
+    boxes_on_page,
+    draw_ends,
+    draw_walls,
+    label_page,
+    needs_matplotlib,
+    on_page,
+    walls_of,
+)
+from vhdiffuser.errors import VhdError
+from vhdiffuser.types import EnvSpec, Episodes, FloatArray
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Role = Literal["plan only", "plan", "path"]
+"""Of a line: a plan by itself (its states as dots, close together where it is slow), a plan that was followed, the
+executed path."""
+
+_STYLES: dict[Role, dict[str, Any]] = {
+    "plan only": {"color": PATH_COLOUR, "linewidth": 0.8, "marker": ".", "markersize": 2.2},
+    "plan": {"color": PLAN_COLOUR, "linewidth": 4, "alpha": 0.5},
+    "path": {"color": PATH_COLOUR, "linewidth": 1.5},
+}
+_BACKDROP: dict[str, Any] = {"color": "0.6", "linestyle": "", "marker": ",", "alpha": 0.35, "zorder": 0}
+_MARKER = 9
+"""Size of a start; a goal is a third larger."""
+_BACKDROP_POINTS = 20_000
+"""Positions of the data that are drawn at most."""
+
+
+def projection_of(spec: EnvSpec | None) -> str | None:
+    """The projection that axes need: "3d" where goals have three dimensions."""
+    return "3d" if spec is not None and spec.goal_dim == 3 else None
+
+
+def known_walls(spec: EnvSpec, walls: npt.ArrayLike | None) -> FloatArray:
+    """(n, 4) the walls given, or the environment's own."""
+    return walls_of(spec) if walls is None else np.asarray(walls, float).reshape(-1, 4)
+
+
+class View:
+    """Axes on which the goal dimensions of states are drawn; all dimensions where no environment is known."""
+
+    def __init__(
+        self,
+        spec: EnvSpec | None,
+        axes: Axes | None,
+        data: Episodes | npt.ArrayLike | None,
+        walls: npt.ArrayLike | None,
+    ) -> None:
+        self._spec = spec
+        self.axes = _new_axes(spec) if axes is None else axes
+        if spec is None or spec.goal_dim not in (2, 3):
+            self.axes.set_xlabel("control step" if spec is None else "time [s]")
+            return
+        names = [spec.state_names[dim] for dim in spec.goal_dims]
+        if spec.goal_dim == 2:
+            boxes = boxes_on_page(spec.name, known_walls(spec, walls))
+            draw_walls(self.axes, boxes)
+            if len(boxes) == 0:  # a straight way along an axis would shrink the frame to a line
+                self.axes.set_aspect("equal", adjustable="datalim")
+            label_page(self.axes, spec.name, names)
+        elif self.axes.name != "3d":
+            raise VhdError(f"{spec.name}: positions have three dimensions; give axes made with projection='3d'.")
+        else:
+            self.axes.set(xlabel=names[0], ylabel=names[1], zlabel=names[2])
+        if data is not None:
+            self.axes.plot(*self._coordinates(_positions(spec, data)), **_BACKDROP)
+
+    def line(self, states: FloatArray, role: Role, first: int = 0) -> None:
+        """(n, d) states; over time, `first` is the control step of the first."""
+        places, style = self._places(states), _STYLES[role]
+        if self._over_time:
+            times = self._seconds(first + np.arange(len(places)))
+            for dim, values in enumerate(places.T):
+                own = {"color": f"C{dim}", "label": self._name(dim) if role != "plan" else None}
+                self.axes.plot(times, values, **{**style, **own})
+            if role != "plan":
+                self.axes.legend(fontsize=8)
+            return
+        self.axes.plot(*self._coordinates(places), **style)
+
+    def ends(self, start: FloatArray, goals: Sequence[FloatArray], steps: int) -> None:
+        """Start (yellow) and goals (red; those given up are faint) of a trajectory of so many control steps."""
+        distinct = list({tuple(goal.tolist()): goal for goal in goals}.values())
+        if self._over_time:
+            if len(goals[-1]) == self._places(start).shape[-1]:
+                for dim, value in enumerate(goals[-1]):
+                    self.axes.plot(self._seconds(steps), value, "*", color=f"C{dim}", markeredgecolor="black")
+            return
+        for goal in distinct[:-1]:
+            self.axes.plot(*self._coordinates(goal), "*", color=GOAL_COLOUR, markersize=4 / 3 * _MARKER, alpha=0.35)
+        first, goal = self._places(start), distinct[-1]
+        if self.axes.name != "3d":
+            spec = self._known()
+            draw_ends(self.axes, on_page(spec.name, first), on_page(spec.name, goal), size=_MARKER)
+            return
+        self.axes.plot(*self._coordinates(first), "o", color=START_COLOUR, markersize=_MARKER, markeredgecolor="black")
+        self.axes.plot(
+            *self._coordinates(goal), "*", color=GOAL_COLOUR, markersize=4 / 3 * _MARKER, markeredgecolor="black"
+        )
+
+    @property
+    def _over_time(self) -> bool:
+        return self._spec is None or self._spec.goal_dim not in (2, 3)
+
+    def _known(self) -> EnvSpec:
+        assert self._spec is not None
+        return self._spec
+
+    def _places(self, states: FloatArray) -> FloatArray:
+        return states if self._spec is None else self._spec.goal_of(states)
+
+    def _seconds(self, steps: npt.ArrayLike) -> FloatArray:
+        return np.asarray(steps) * (1.0 if self._spec is None else self._spec.control_dt)
+
+    def _name(self, dim: int) -> str:
+        return f"state {dim}" if self._spec is None else self._spec.state_names[self._spec.goal_dims[dim]]
+
+    def _coordinates(self, places: FloatArray) -> list[FloatArray]:
+        """(n, goal_dim) or (goal_dim,) positions as what `plot` wants: an array an axis."""
+        flat = places if self.axes.name == "3d" else on_page(self._known().name, places)
+        return list(np.atleast_2d(flat).T)
+
+
+def _new_axes(spec: EnvSpec | None) -> Axes:
+    with needs_matplotlib():
+        from matplotlib import pyplot
+    axes: Axes = pyplot.figure(layout="constrained").add_subplot(projection=projection_of(spec))
+    return axes
+
+
+def _positions(spec: EnvSpec, data: Episodes | npt.ArrayLike) -> FloatArray:
+    """(n, goal_dim) positions, spread over the data."""
+    if isinstance(data, Episodes):
+        places = spec.goal_of(spec.planning_state(data.observations))
+    else:
+        places = np.asarray(data, float)
+        if places.ndim != 2 or places.shape[1] != spec.goal_dim:
+            raise VhdError(f"data must be episodes, or (n, {spec.goal_dim}) positions; got shape {places.shape}.")
+    return places[:: -(-len(places) // _BACKDROP_POINTS) or 1]

@@ -1,0 +1,120 @@
+"""An executed trajectory: what `execute`, `drive` and an `Agent` give."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from vhdiffuser.errors import VhdError
+from vhdiffuser.trajectories.plan import Plan
+from vhdiffuser.types import EnvSpec, Episodes, FloatArray
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Rollout:
+    """What an execution did, until its first hit, its end or its budget."""
+
+    observations: FloatArray
+    """(steps + 1, observation_dim)."""
+    actions: FloatArray
+    """(steps, m) actions issued."""
+    success: bool
+    """Whether the last state lies within epsilon of the goal."""
+    plans: tuple[tuple[int, Plan], ...]
+    """(control step at which it was made, plan); the first at step 0."""
+
+    def __post_init__(self) -> None:
+        if len(self.actions) != len(self.observations) - 1:
+            raise ValueError(f"{len(self.observations)} observations and {len(self.actions)} actions: one less is due.")
+        if not self.plans:
+            raise ValueError("a rollout needs at least one plan.")
+
+    @property
+    def steps(self) -> int:
+        """Control actions issued: the paper's executed steps."""
+        return len(self.actions)
+
+    @property
+    def replans(self) -> int:
+        """Plans made after the first."""
+        return len(self.plans) - 1
+
+    @property
+    def goal(self) -> FloatArray:
+        """(goal_dim,) of the last plan."""
+        return self.plans[-1][1].goal
+
+    @property
+    def spec(self) -> EnvSpec | None:
+        """The environment that its plans were made for, if known."""
+        return self.plans[0][1].spec
+
+    def __repr__(self) -> str:
+        name = "" if self.spec is None else f"{self.spec.name}: "
+        goal = ", ".join(f"{value:.4g}" for value in self.goal)
+        return (
+            f"Rollout({name}goal ({goal}) {'reached' if self.success else 'not reached'}, {self.steps} steps, "
+            f"plans of {self._lengths()} states)"
+        )
+
+    def plot(
+        self,
+        ax: Axes | None = None,
+        *,
+        data: Episodes | npt.ArrayLike | None = None,
+        walls: npt.ArrayLike | None = None,
+    ) -> Axes:
+        """Draw its plans in grey, the executed path in colour, start and goals; options as for `Plan.plot`."""
+        from vhdiffuser.trajectories.plots import View
+
+        view = View(self.spec, ax, data, walls)
+        for made, plan in self.plans:
+            view.line(plan.states, "plan", made)
+        states = self.observations if self.spec is None else self.spec.planning_state(self.observations)
+        view.line(states, "path")
+        view.ends(states[0], [plan.goal for _, plan in self.plans], self.steps)
+        outcome = "hit" if self.success else "missed"
+        view.axes.set_title(f"L = {self._lengths()}; {self.steps} steps, {outcome}", fontsize=9)
+        return view.axes
+
+    def video(self, path: str | Path, *, walls: npt.ArrayLike | None = None) -> Path:
+        """Write a GIF from above: each plan, denoised where that was kept, and the way that was made by it.
+
+        Of three goal dimensions the first two are seen; with one, or more than three, there is no view from above.
+        """
+        from vhdiffuser.trajectories.film import write_film
+        from vhdiffuser.trajectories.plots import known_walls
+
+        path, spec = Path(path), self.spec
+        if spec is None or spec.goal_dim not in (2, 3):
+            raise VhdError("a video is seen from above: it needs plans with a spec of two or three goal dimensions.")
+        if path.suffix != ".gif":
+            raise VhdError(f"{path}: a video is written as .gif.")
+        return write_film(spec, [self], known_walls(spec, walls), path)
+
+    def until(self, steps: int) -> Rollout:
+        """Its first steps, with the plans made by then; as yet without success."""
+        if not 0 < steps < self.steps:
+            raise VhdError(f"a rollout of {self.steps} steps is cut after 1 to {self.steps - 1}, not {steps}.")
+        plans = tuple((made, plan) for made, plan in self.plans if made < steps)
+        return Rollout(self.observations[: steps + 1], self.actions[:steps], False, plans)
+
+    def _lengths(self) -> str:
+        lengths = [str(plan.length) for _, plan in self.plans]
+        return ", ".join(lengths if len(lengths) <= 6 else [*lengths[:5], f"... {lengths[-1]}"])
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Rollout):
+            return NotImplemented
+        return (
+            np.array_equal(self.observations, other.observations)
+            and np.array_equal(self.actions, other.actions)
+            and (self.success, self.plans) == (other.success, other.plans)
+        )

@@ -1,0 +1,78 @@
+"""A folder of weights: one model file a kind, `config.json` and a card. The package's, an export's and the Hub's."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vhdiffuser.errors import DataError
+from vhdiffuser.files import atomic_path
+from vhdiffuser.weights.format import FORMAT, ModelHeader, save_model
+
+if TYPE_CHECKING:
+    import torch
+
+CONFIG, CARD = "config.json", "README.md"
+
+
+def write_folder(folder: Path, models: Mapping[str, tuple[dict[str, torch.Tensor], ModelHeader]]) -> None:
+    """Write `KIND.safetensors` of each kind, and `config.json`, which says what the planner's file does."""
+    for kind, (tensors, header) in models.items():
+        save_model(folder / f"{kind}.safetensors", tensors, header)
+    content = folder_config({kind: header for kind, (_, header) in models.items()})
+    with atomic_path(folder / CONFIG) as temporary:
+        temporary.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
+def folder_config(headers: Mapping[str, ModelHeader]) -> dict[str, Any]:
+    """The content of `config.json`: the planner's header without its history, and what goes with it."""
+    planner = headers["planner"]
+    others = {kind: {"config": header.config, "normalizer": header.normalizer} for kind, header in headers.items()}
+    return {
+        "library_name": "vhdiffuser",
+        "versions": {"vhdiffuser": version("vhdiffuser"), "format": FORMAT},
+        "spec": planner.spec,
+        "config": planner.config,
+        "planning": planner.planning,
+        "normalizer": planner.normalizer,
+        "length": others.get("length"),
+        **({"dynamics": others["dynamics"]} if "dynamics" in others else {}),
+    }
+
+
+def read_config(folder: Path) -> dict[str, Any] | None:
+    """The folder's `config.json`; None where there is none, as in folders written up to version 0.2."""
+    path = folder / CONFIG
+    if not path.is_file():
+        return None
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise DataError(f"{path}: damaged ({error}). Write the folder again.") from error
+    if not isinstance(content, dict) or content.get("library_name") != "vhdiffuser":
+        raise DataError(f"{path}: not the config of a vhdiffuser planner (its library_name is not vhdiffuser).")
+    return content
+
+
+def check_config(folder: Path, headers: Mapping[str, ModelHeader]) -> None:
+    """Refuse a folder whose `config.json` says otherwise than its model files, which are what is used."""
+    stated = read_config(folder)
+    if stated is None:
+        return
+    held = json.loads(json.dumps(folder_config(headers)))
+    for part in ("spec", "config", "planning", "normalizer", "length"):
+        if stated.get(part) != held[part]:
+            raise DataError(
+                f"{folder / CONFIG}: its '{part}' is not that of the model files beside it, which hold their own. To "
+                "plan with other options use `planner.with_options(...)`, and `save_pretrained` to keep them."
+            )
+
+
+def front_matter(environment: str) -> str:
+    """The card's YAML block, by which the Hugging Face Hub knows what it is."""
+    tags = ["vhdiffuser", "diffusion", "planning", "trajectory", "robotics", environment]
+    lines = ["library_name: vhdiffuser", "license: mit", "pipeline_tag: robotics", "tags:", *(f"- {t}" for t in tags)]
+    return "\n".join(["---", *lines, "---", ""])
