@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
+import gymnasium
 import numpy as np
 import pytest
+
+from vhdiffuser.envs import registry
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -22,6 +26,21 @@ def vhd_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "home"
     monkeypatch.setenv("VHD_HOME", str(folder))
     return folder
+
+
+@pytest.fixture(autouse=True)
+def own_registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What a test registers, and the files that it imports, are forgotten after it."""
+    ids = set(gymnasium.registry)
+    monkeypatch.setattr(registry, "_registered", dict(registry._registered))
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    yield
+    for name in set(gymnasium.registry) - ids:
+        if name.startswith("vhdiffuser/"):
+            gymnasium.registry.pop(name)
+    for name, module in list(sys.modules.items()):
+        if str(getattr(module, "__file__", None)).startswith(str(tmp_path)):
+            del sys.modules[name]
 
 
 @pytest.hookimpl(tryfirst=True)

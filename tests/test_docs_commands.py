@@ -25,6 +25,7 @@ from pathlib import Path
 import pytest
 
 from vhdiffuser import cli
+from vhdiffuser.envs import registry
 from vhdiffuser.weights.places import shipped_environments
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -138,9 +139,9 @@ def check(words: list[str]) -> None:
 
 
 def parses(words: list[str]) -> bool:
-    """Whether a command's parser takes these words."""
+    """Whether a command's parser takes these words; `--env REF` is taken by every command, before it."""
     try:
-        cli.parse(words[0], words[1:])
+        cli.parse(words[0], without(words[1:], "--env"))
     except SystemExit as stop:
         return not stop.code
     return True
@@ -180,6 +181,7 @@ def tiny(words: list[str], folder: Path) -> list[str] | None:
     """The same command in seconds; None for one that is not run here."""
     command, rest = words[1], words[2:]
     here = any(name in rest for name in TRAINED) or ("walks" in rest and (folder / "home/data/walks").exists())
+    here |= any(":" in word and (folder / word.split(":")[0]).is_file() for word in rest)  # a file of the page's
     match command, rest[:1]:
         case "envs" | "completion" | "--help" | "--version" | "report", _:
             return words[1:]
@@ -290,7 +292,7 @@ def commands_on(path: Path) -> set[tuple[str, ...]]:
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_every_option_named_alone_is_one_of_a_command_on_its_page(path):
     """`--smoothing 0` in running text: some `vhd` command that the page shows must have it."""
-    known = set().union(*(options_of(command) for command in commands_on(path)))
+    known = {"--env"}.union(*(options_of(command) for command in commands_on(path)))
     text = path.read_text()
     for match in re.finditer(r"(?<!`)`(--[a-z][^`\n]*)`(?!`)", text):
         unknown = set(re.findall(r"--[a-z][\w-]*", match[1])) - known
@@ -307,7 +309,9 @@ def test_quick_commands_of_a_page_run(path, prepared, tmp_path, monkeypatch, cap
     monkeypatch.chdir(folder)
     for step in steps_of(path):
         if step.kind == "python":
-            if runs_here(step.text):
+            if file := re.match(r"# (\w+\.py)\n", step.text):  # the page shows a file
+                (folder / file[1]).write_text(step.text, encoding="utf-8")
+            elif runs_here(step.text):
                 exec(compile(step.text, str(step), "exec"), {"__name__": "page"})
             continue
         (words, *_) = variants(step.text)
@@ -315,7 +319,9 @@ def test_quick_commands_of_a_page_run(path, prepared, tmp_path, monkeypatch, cap
         if command is not None:
             if command[0] == "bench":  # rows of models that the page has trained again since would be refused
                 shutil.rmtree(folder / "results", ignore_errors=True)
-            assert cli.run(command) == 0, f"{step}\nran as: vhd {shlex.join(command)}\n{capsys.readouterr().err}"
+            with pytest.MonkeyPatch.context() as patch:  # a command is a process: it leaves no registration behind
+                patch.setattr(registry, "_registered", dict(registry._registered))
+                assert cli.run(command) == 0, f"{step}\nran as: vhd {shlex.join(command)}\n{capsys.readouterr().err}"
 
 
 def test_the_pages_hold_commands_to_check():
@@ -332,8 +338,20 @@ def test_the_pages_hold_commands_to_check():
 @pytest.mark.parametrize("name", list(cli.COMMANDS))
 def test_every_command_has_json_quiet_and_examples(name, capsys):
     """`--json` wherever there is a result; `--quiet` wherever there is progress; an example in every help."""
-    parts = {"data": ("get", "info", "import", "draw", "walker"), "train": ("planner", "length", "dynamics")}
-    long = {"get", "walker", "planner", "length", "dynamics", "bench", "demo", "eval-length", "reproduce", "serve"}
+    parts = {"data": ("get", "build", "info", "import", "draw", "walker"), "train": ("planner", "length", "dynamics")}
+    long = {
+        "get",
+        "build",
+        "walker",
+        "planner",
+        "length",
+        "dynamics",
+        "bench",
+        "demo",
+        "eval-length",
+        "reproduce",
+        "serve",
+    }
     for part in parts.get(name, ("",)):
         assert cli.run([name, *([part] if part else []), "--help"]) == 0
         text = capsys.readouterr().out

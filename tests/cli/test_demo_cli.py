@@ -12,7 +12,6 @@ from toy_point import ENVIRONMENT, ToyController, ToyEnv, ToyPlanner
 
 import vhdiffuser
 from vhdiffuser.cli import run
-from vhdiffuser.envs import registry
 from vhdiffuser.errors import UnknownNameError, VhdError
 
 
@@ -76,11 +75,11 @@ def test_load_plan_execute_in_a_few_lines(weights):
         vhdiffuser.execute(planner, [1, 1, 0, 0], [1.8, 0.8])
 
 
-def test_execute_drives_a_simulator_of_ones_own(monkeypatch):
+def test_execute_drives_a_simulator_of_ones_own():
     planner = ToyPlanner()
     with pytest.raises(VhdError, match="toy has no registered simulator: give `env`"):
         vhdiffuser.execute(planner, [0.1, 0.1], [0.9, 0.5])
-    monkeypatch.setattr(registry, "_registered", {**registry._registered, "toy": ENVIRONMENT})
+    vhdiffuser.register(ENVIRONMENT)
     rollout = vhdiffuser.execute(planner, [0.1, 0.1], [0.9, 0.5], env=ToyEnv(), controller=ToyController())
     assert rollout.success
     assert rollout.steps == 8

@@ -15,12 +15,11 @@ from toy_point import ENVIRONMENT, SPEC
 
 from vhdiffuser import make_maze
 from vhdiffuser.data.build import BuildConfig, build
-from vhdiffuser.envs import registry
 from vhdiffuser.envs.antmaze.maze import MEDIUM as ANT_MAP
 from vhdiffuser.envs.environment import Environment
-from vhdiffuser.envs.gym_task import gym_id, register_id
+from vhdiffuser.envs.gym_task import gym_id
 from vhdiffuser.envs.maze2d.maze import BALL_RADIUS, LARGE, UMAZE, Maze
-from vhdiffuser.envs.registry import environments, get_environment
+from vhdiffuser.envs.registry import environments, get_environment, register
 from vhdiffuser.errors import VhdError
 from vhdiffuser.execution.simulators import Simulators
 from vhdiffuser.types import Instance
@@ -304,17 +303,13 @@ def test_goals_are_the_maze_s_own_or_drawn() -> None:
     assert len(drawn_goals) == 5
 
 
-def test_a_task_rewards_within_epsilon_where_no_radius_is_given(monkeypatch) -> None:
-    monkeypatch.setattr(registry, "_registered", {**registry._registered, "toy": ENVIRONMENT})
-    register_id(ENVIRONMENT)
-    try:
-        env = gymnasium.make("vhdiffuser/Toy-v1")
-        env.reset(seed=0, options={"start": [0.5, 0.5], "goal": [0.5, 0.62]})
-        near = [env.step(np.array([0.0, push]))[1] for push in (0.05, 0.05, 0.05, 0.1)]
-        assert near == [0.0, 1.0, 1.0, 0.0], "0.07, 0.02, 0.03 and 0.13 from the goal; epsilon is 0.05"
-        assert env.spec.max_episode_steps == ENVIRONMENT.step_budget
-    finally:
-        gymnasium.registry.pop("vhdiffuser/Toy-v1")
+def test_a_task_rewards_within_epsilon_where_no_radius_is_given() -> None:
+    register(ENVIRONMENT)
+    env = gymnasium.make("vhdiffuser/Toy-v1")
+    env.reset(seed=0, options={"start": [0.5, 0.5], "goal": [0.5, 0.62]})
+    near = [env.step(np.array([0.0, push]))[1] for push in (0.05, 0.05, 0.05, 0.1)]
+    assert near == [0.0, 1.0, 1.0, 0.0], "0.07, 0.02, 0.03 and 0.13 from the goal; epsilon is 0.05"
+    assert env.spec.max_episode_steps == ENVIRONMENT.step_budget
 
 
 def test_the_ant_s_map_has_26_free_cells() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -40,23 +39,11 @@ names = ["left", "right"]
 """
 
 
-@pytest.fixture(autouse=True)
-def own_registry(monkeypatch: pytest.MonkeyPatch):
-    """What a test registers is forgotten after it."""
-    ids = set(gymnasium.registry)
-    monkeypatch.setattr(registry, "_registered", dict(registry._registered))
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    yield
-    for name in set(gymnasium.registry) - ids:
-        gymnasium.registry.pop(name)
-
-
 @pytest.fixture
-def robot_file(tmp_path: Path):
+def robot_file(tmp_path: Path) -> Path:
     path = tmp_path / "my_robot_of_this_test.py"
     path.write_text(ROBOT)
-    yield path
-    sys.modules.pop(path.stem, None)
+    return path
 
 
 def test_ours_are_registered_and_stay_the_first() -> None:
