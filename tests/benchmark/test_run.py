@@ -86,7 +86,7 @@ def test_every_cell_has_every_instance_and_all_methods_share_them(tmp_path: Path
         assert summary.average_executed_steps == np.mean([row["steps"] for row in found])
         straight = np.array([np.linalg.norm(np.subtract(row["start"], row["goal"])) for row in found])
         shortest = np.array([row["geodesic"] for row in found])  # nothing stands in the way
-        assert ((straight <= shortest) & (shortest <= 1.015 * straight + 0.1)).all()
+        assert ((straight - 1e-6 <= shortest) & (shortest <= 1.015 * straight + 0.1)).all()
         assert all(row["replans"] == len(row["plan_lengths"]) - 1 for row in found)
 
 
