@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from vhdiffuser.planner.requests import RequestError
-from vhdiffuser.types import EnvSpec, FloatArray, Plan
+from vhdiffuser.trajectories import Plan
+from vhdiffuser.types import EnvSpec, FloatArray
 
 PlanLeg = Callable[[FloatArray, FloatArray, int | None, int], Plan]
 """(start (d,), goal, length, seed) -> plan."""
