@@ -12,19 +12,17 @@ import argparse
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
-from vhdiffuser.benchmark.instances import draw_instances
-from vhdiffuser.envs.make import make_env
-from vhdiffuser.execution.rules import single_shot
 
 import vhdiffuser
-from vhdiffuser.control.base import make_controller
+from vhdiffuser.control.base import default_controller
+from vhdiffuser.envs.instances import draw_instances
 from vhdiffuser.execution.executor import Executor
 from vhdiffuser.execution.simulators import Simulators
 from vhdiffuser.normalizer import Normalizer
-from vhdiffuser.types import EnvSpec, FloatArray, Instance, IntArray, Plan
+from vhdiffuser.trajectories import Plan
+from vhdiffuser.types import EnvSpec, FloatArray, Instance, IntArray
 
 
 @dataclass(frozen=True)
@@ -47,9 +45,12 @@ class Made:
 def follow(planner: vhdiffuser.Planner, plans: list[Plan], instances: list[Instance]) -> tuple[list[bool], list]:
     """Success, and the places (T, goal_dim) of each execution."""
     spec = planner.spec
-    with Simulators(partial(make_env, spec.name), len(instances), 1) as simulators:
+    environment = vhdiffuser.get_environment(spec.name)
+    assert environment.simulator is not None
+    with Simulators(environment.simulator, len(instances), 1) as simulators:
         made = Made(plans, spec, planner.normalizer)
-        executor = Executor(made, make_controller(spec), simulators, single_shot(), seed=0)
+        controller = default_controller(spec)
+        executor = Executor(made, controller, simulators, vhdiffuser.single_shot(), seed=0)
         outcomes = sorted(executor.run(instances), key=lambda outcome: outcome.number)
     places = [spec.goal_of(spec.planning_state(outcome.rollout.observations)) for outcome in outcomes]
     return [outcome.rollout.success for outcome in outcomes], places
@@ -70,7 +71,7 @@ def main() -> None:
     warnings.simplefilter("ignore")
     planner = vhdiffuser.load_planner(options.environment, outside="ignore")
     spec, scale = planner.spec, planner.spec.goal_of(planner.normalizer.scale)
-    drawn = draw_instances(make_env(spec.name), 2 * options.n, options.seed)
+    drawn = draw_instances(vhdiffuser.get_environment(spec.name).make(), 2 * options.n, options.seed)
     instances, others = drawn[: options.n], drawn[options.n :]
 
     def all_plans(make: Callable[[int, Instance], Plan]) -> tuple[list[Plan], list[bool], list]:
