@@ -21,7 +21,7 @@ $(STAMP): pyproject.toml requirements.lock
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --upgrade 'pip>=22.2'
 	$(BIN)/python tools/install_torch.py $(TORCH)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c requirements.lock -e '.[$(OGBENCH)minari,web,dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -c requirements.lock -e '.[$(OGBENCH)minari,hub,web,dev]'
 	@$(if $(OGBENCH),,echo "NO ANTMAZE AND CUBE HERE: the extra 'ogbench' needs Python 3.12 or older; their tests are skipped" >&2)
 	touch $@
 

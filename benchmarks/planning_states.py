@@ -39,17 +39,14 @@ from sweep import check_names, comparison_parser, run_comparison, train_run
 
 from vhdiffuser.benchmark.failures import Facts, share_in_walls
 from vhdiffuser.cli.console import err, progress_bar
-from vhdiffuser.cli.train import PLANNER_LOOP
 from vhdiffuser.control.base import make_controller
 from vhdiffuser.data.store import Dataset
-from vhdiffuser.diffusion.config import PlannerConfig
-from vhdiffuser.diffusion.options import PlanningOptions
 from vhdiffuser.diffusion.task import PlannerTask
 from vhdiffuser.envs.datasets import load_dataset
 from vhdiffuser.envs.environment import Environment
 from vhdiffuser.envs.instances import draw_instances
 from vhdiffuser.envs.protocols import replan_on_deviation, single_shot
-from vhdiffuser.envs.registry import get_environment
+from vhdiffuser.envs.registry import environment_of, get_environment
 from vhdiffuser.errors import VhdError
 from vhdiffuser.execution.executor import Executor, Outcome
 from vhdiffuser.execution.loop import BatchPlanner
@@ -57,6 +54,7 @@ from vhdiffuser.execution.simulators import Simulators
 from vhdiffuser.files import sha256
 from vhdiffuser.length.predictor import LengthPredictor
 from vhdiffuser.planner.planner import Planner
+from vhdiffuser.recipes.recipe import get_recipe
 from vhdiffuser.report.comparison import Column, Comparison
 from vhdiffuser.results.summary import bootstrap_interval, wilson_interval
 from vhdiffuser.trajectories import Plan
@@ -184,7 +182,7 @@ def model_path(environment: str, name: str) -> Path:
 def make_task(dataset: Dataset, device: torch.device) -> PlannerTask:
     """The default recipe on the dataset's planning state."""
     spec, normalizer = dataset.spec, dataset.normalizer()
-    config = PlannerConfig.default(spec)
+    config = get_recipe(environment_of(spec)).planner
     steps_between = None
     if config.directness is not None:
         predictor = LengthPredictor.load(find_model(spec.name, "length"), device)
@@ -265,7 +263,7 @@ def judge_straight_line(table: Comparison, judge: Judge, gammas: Sequence[float]
     """Rows for no planner."""
     which = {"state": STRAIGHT, "smoothing": None, "model": ""}
     about = {"dimensions": judge.spec.state_dim}
-    for gamma in gammas or (PlanningOptions.default(judge.spec).gamma,):
+    for gamma in gammas or (get_recipe(environment_of(judge.spec)).planning.gamma,):
         put_rows(table, judge, {**which, "gamma": gamma}, about, partial(StraightLine, judge.predictor, gamma))
 
 
@@ -289,7 +287,7 @@ def put_rows(
 def main() -> None:
     parser = comparison_parser(__doc__, "planning states")
     parser.add_argument("env", help="antmaze-medium or cube")
-    parser.add_argument("--updates", type=int, default=PLANNER_LOOP.updates, help="updates of every planner")
+    parser.add_argument("--updates", type=int, default=8000, help="updates of every planner (default 8000)")
     parser.add_argument("--n", type=int, default=128, help="instances")
     parser.add_argument("--seed", type=int, default=5, help="of the instances and plans; not the benchmark's")
     parser.add_argument("--gamma", type=float, nargs="+", help="margins to judge at (default: the recipe's)")
@@ -306,7 +304,7 @@ def compare(options: argparse.Namespace) -> None:
     check_names(options.only, names, "planning state")
     if options.threads is not None:
         torch.set_num_threads(options.threads)
-    loop = replace(PLANNER_LOOP, updates=options.updates, threads=options.threads)
+    loop = replace(get_recipe(environment_of(spec)).planner_loop, updates=options.updates, threads=options.threads)
     table = Comparison(
         options.out or Path(f"results/planning-states-{spec.name}.json"),
         ("environment", "state", "gamma", "smoothing", "protocol"),

@@ -28,7 +28,6 @@ import numpy as np
 from sweep import check_names, comparison_parser, run_comparison, train_run
 
 from vhdiffuser.cli.console import err
-from vhdiffuser.cli.train import PAPER_LOOP, PLANNER_LOOP
 from vhdiffuser.control.base import make_controller
 from vhdiffuser.data.store import Dataset
 from vhdiffuser.diffusion.config import PlannerConfig
@@ -37,7 +36,7 @@ from vhdiffuser.diffusion.task import PlannerTask
 from vhdiffuser.envs.datasets import load_dataset
 from vhdiffuser.envs.instances import draw_instances
 from vhdiffuser.envs.protocols import single_shot
-from vhdiffuser.envs.registry import get_environment
+from vhdiffuser.envs.registry import environment_of, get_environment
 from vhdiffuser.errors import VhdError
 from vhdiffuser.execution.executor import Executor
 from vhdiffuser.execution.loop import plan_seed
@@ -45,6 +44,7 @@ from vhdiffuser.execution.simulators import Simulators
 from vhdiffuser.files import sha256
 from vhdiffuser.length.predictor import LengthPredictor
 from vhdiffuser.planner.planner import Planner
+from vhdiffuser.recipes.recipe import get_recipe
 from vhdiffuser.report.comparison import Column, Comparison
 from vhdiffuser.results.summary import bootstrap_interval, wilson_interval
 from vhdiffuser.training.loop import LoopConfig
@@ -87,7 +87,8 @@ class Recipe:
 
 def recipes(spec: EnvSpec) -> dict[str, Recipe]:
     """All recipes, by name: those that are the default in this environment are left out."""
-    config, planning, loop = PlannerConfig.default(spec), PlanningOptions.default(spec), PLANNER_LOOP
+    ours, papers = (get_recipe(environment_of(spec), name) for name in ("default", "paper"))
+    config, planning, loop = ours.planner, ours.planning, ours.planner_loop
     found = {"default": Recipe(_words(config, planning, loop), config, planning, loop)}
 
     def change(name: str, words: str, **changes: Any) -> None:
@@ -111,10 +112,8 @@ def recipes(spec: EnvSpec) -> dict[str, Recipe]:
     through_knots = replace(planning, smoothing=0.0)
     words = "the default's weights; plans through every knot"
     found["no-smoothing"] = Recipe(words, config, through_knots, loop, "default")
-    plain = replace(loop, **PAPER_LOOP)
-    paper, samples = PlannerConfig.paper(spec), PlanningOptions.paper(spec)
-    words = f"the paper's and Diffuser's values: {_words(paper, samples, plain)}"
-    found["paper"] = Recipe(words, paper, samples, plain)
+    paper = (papers.planner, papers.planning, papers.planner_loop)
+    found["paper"] = Recipe(f"the paper's and Diffuser's values: {_words(*paper)}", *paper)
     return found
 
 

@@ -16,20 +16,14 @@ from __future__ import annotations
 
 import os
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 import vhdiffuser
 from vhdiffuser.data.store import save_dataset
-from vhdiffuser.diffusion.config import PlannerConfig
-from vhdiffuser.diffusion.task import PlannerTask
 from vhdiffuser.envs.importing import import_dataset
-from vhdiffuser.length.config import LengthConfig
-from vhdiffuser.length.task import LengthTask
-from vhdiffuser.training.loop import LoopConfig, Status, train
-from vhdiffuser.weights.places import run_folder
+from vhdiffuser.training.loop import Status
 
 SPEED = 0.02
 
@@ -66,18 +60,20 @@ def main() -> None:
     # Import. A goal fixes x, y, z (dimensions 0 to 2); the battery is part of the state and not of the goal.
     dataset = import_dataset("drone", str(folder / "drone.npz"), goal_dims=(0, 1, 2), T_max=96)
     save_dataset(dataset)
-    data, spec, material = dataset.episodes, dataset.spec, (dataset.normalizer(), dataset.fingerprint())
-    print(f"{data.transitions:,} transitions of {spec.state_dim} numbers")
+    print(f"{dataset.episodes.transitions:,} transitions of {dataset.spec.state_dim} numbers")
 
-    # Train both networks. The loop checkpoints itself in its folder, and goes on from there.
-    loop = LoopConfig(updates=300, optimizer="muon", learning_rate=1e-3, warmup=20, ema=0.98, log_every=100, threads=1)
-    planner_config = replace(PlannerConfig.default(spec), dim=16, batch_size=32, diffusion_steps=64)
-    length_config = replace(LengthConfig(), batch=128)
+    # Train both networks, smaller and shorter than usual. A training checkpoints itself, and goes on from there.
+    loop = {"updates": 300, "warmup": 20, "ema": 0.98, "log_every": 100, "threads": 1}
+    recipe = vhdiffuser.get_recipe(vhdiffuser.get_environment("drone")).changed(
+        planner={"dim": 16, "batch_size": 32, "diffusion_steps": 64},
+        planner_loop=loop,
+        length={"batch": 128},
+        length_loop=loop,
+    )
     print("planner")
-    train(lambda on: PlannerTask(data, spec, planner_config, *material, on), loop, run_folder("drone", "vhd"), report)
+    vhdiffuser.train_planner(dataset, recipe, on_status=report)
     print("Length Predictor")
-    adam = replace(loop, optimizer="adamw")
-    train(lambda on: LengthTask(data, spec, length_config, *material, on), adam, run_folder("drone", "length"), report)
+    vhdiffuser.train_length(dataset, recipe, on_status=report)
 
     # Plan. Far goals get long plans, near goals short ones.
     planner = vhdiffuser.load_planner("drone", source="trained")

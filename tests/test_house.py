@@ -113,3 +113,69 @@ except pickle.UnpicklingError:
     np.load(path), np.load(path, allow_pickle=False), network.eval(), yaml.safe_load(file)
 """
     assert list(unsafe(source)) == []
+
+
+SOURCE = ROOT / "src" / "vhdiffuser"
+OURS = ("maze2d", "antmaze", "cube")
+"""Packages of `envs`, each of which knows one family of environments."""
+TABLES = {"report/paper.py", "cli/reproduce.py"}
+"""Figures by name of environment: the paper's own table, and updates of the published planners."""
+
+
+def asks_which_environment(source: str) -> Iterator[str]:
+    """Each place where code depends on an environment's name or kind, and not on what its object says."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute | ast.Name) and "family" in (
+            getattr(node, "attr", ""),
+            getattr(node, "id", ""),
+        ):
+            yield f"line {node.lineno}: family"
+        if isinstance(node, ast.keyword) and node.arg == "family":
+            yield f"line {node.value.lineno}: family"
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(
+            tuple(f"vhdiffuser.envs.{package}.simulator" for package in OURS)
+        ):
+            yield f"line {node.lineno}: {node.module}"
+        if isinstance(node, ast.Compare | ast.Dict | ast.match_case | ast.Call):
+            if isinstance(node, ast.Call):
+                is_test = isinstance(node.func, ast.Attribute) and node.func.attr in ("startswith", "removeprefix")
+                parts: list[ast.expr] = list(node.args) if is_test else []
+            elif isinstance(node, ast.Compare):
+                parts = [node.left, *node.comparators]
+            elif isinstance(node, ast.Dict):
+                parts = [key for key in node.keys if key is not None]
+            else:
+                parts = [item for item in ast.walk(node.pattern) if isinstance(item, ast.expr)]
+            texts = [item.value for part in parts for item in ast.walk(part) if isinstance(item, ast.Constant)]
+            if any(isinstance(text, str) and text.startswith(OURS) for text in texts):
+                yield f"line {parts[0].lineno}: {texts}"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for path in sorted(SOURCE.rglob("*.py")) if path.relative_to(SOURCE).parts[:1] != ("envs",)]
+    + sorted((SOURCE / "envs").glob("*.py")),
+    ids=lambda path: str(path.relative_to(SOURCE)),
+)
+def test_only_its_own_package_knows_a_family_of_environments(path: Path) -> None:
+    if path.relative_to(SOURCE).as_posix() not in TABLES:
+        assert list(asks_which_environment(path.read_text(encoding="utf-8"))) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'if spec.family == "own":\n    pass',
+        'EnvSpec(name="toy", family="own")',
+        'radius = {"maze2d": 0.1}[kind]',
+        'if name == "cube":\n    pass',
+        'if name in ("antmaze-medium", "cube"):\n    pass',
+        'if name.startswith("maze2d-"):\n    pass',
+        'match name:\n    case "cube":\n        pass',
+        "from vhdiffuser.envs.maze2d.simulator import Maze2dEnv",
+    ],
+)
+def test_the_search_for_families_finds_them(source: str) -> None:
+    assert len(list(asks_which_environment(source))) == 1
+    assert list(asks_which_environment('planner = load("maze2d-umaze")\nif name == "vhd":\n    pass')) == []

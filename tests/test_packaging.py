@@ -16,7 +16,12 @@ from vhdiffuser.errors import MissingExtraError, needs_extra
 
 ROOT = Path(__file__).resolve().parents[1]
 PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
-DISTRIBUTIONS = {"PIL": "pillow", "stable_baselines3": "stable-baselines3"}
+DISTRIBUTIONS = {
+    "PIL": "pillow",
+    "huggingface_hub": "huggingface-hub",
+    "stable_baselines3": "stable-baselines3",
+    "typing_extensions": "typing-extensions",
+}
 """Where the name that is imported is not the name that is installed."""
 BEHIND_OTHERS = {"tensorboard": "torch.utils.tensorboard", "shtab": "tyro", "httpx": "fastapi.testclient"}
 """What is declared for the sake of a module that imports it itself."""
@@ -92,7 +97,8 @@ def test_the_lock_leaves_cuda_to_torch() -> None:
 
 WITHOUT = """
 import sys
-sys.modules.update(dict.fromkeys(("ogbench", "dm_control", "fastapi", "uvicorn", "minari", "stable_baselines3")))
+extras = ("ogbench", "dm_control", "fastapi", "uvicorn", "minari", "stable_baselines3", "huggingface_hub")
+sys.modules.update(dict.fromkeys(extras))
 from vhdiffuser.cli import run
 sys.exit(run(sys.argv[1:]))
 """

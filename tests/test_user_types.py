@@ -47,8 +47,12 @@ import numpy as np
 
 import vhdiffuser
 
-planner = vhdiffuser.load_planner("maze2d-large", gamma=1.2)
+planner = vhdiffuser.load_planner("maze2d-large", gamma=1.2, sampler="ddpm", candidates=4)
 reveal_type(planner)
+reveal_type(planner.with_options(steps=64, stretch=1.5))
+reveal_type(vhdiffuser.Planner.from_pretrained("someone/planner", local_files_only=False, smoothing=0.0))
+reveal_type(planner.options)
+options: vhdiffuser.PlanningOptions = vhdiffuser.PlanningOptions(gamma=1.1)
 plans = planner.plan_batch([[1, 1, 0, 0], (1, 2, 0, 0)], np.zeros((2, 2)), lengths=[40, 50])
 reveal_type(plans)
 reveal_type(plans[0].states)
@@ -80,6 +84,9 @@ def test_public_names_have_precise_types(tmp_path: Path, cache: Path) -> None:
         revealed,
         (
             r"vhdiffuser\.planner\.planner\.Planner",
+            r"vhdiffuser\.planner\.planner\.Planner",
+            r"vhdiffuser\.planner\.planner\.Planner",
+            r"vhdiffuser\.diffusion\.options\.PlanningOptions",
             r".*list\[vhdiffuser\.trajectories\.plan\.Plan\]",
             "floating",
             "integer",
@@ -98,5 +105,8 @@ def test_public_names_have_precise_types(tmp_path: Path, cache: Path) -> None:
     ):
         pattern = rf"numpy\.ndarray\[.*numpy\.{expected}.*" if expected in ("floating", "integer") else expected
         assert re.fullmatch(pattern, text), text
-    wrong = check_types(tmp_path / "wrong.py", 'import vhdiffuser\n\nvhdiffuser.load_planner(1, gama="x")\n', cache)
-    assert "error" in wrong, "a wrong call is found"
+    calls = ("load_planner(1)", "load_planner('a', gama=1.0)", "load_planner('a', steps='five')")
+    calls += ("load_planner('a').with_options(sampler='euler')", "load_planner('a').plan([1], [2], steps=3)")
+    code = "import vhdiffuser\n" + "".join(f"\nvhdiffuser.{call}" for call in calls) + "\n"
+    wrong = check_types(tmp_path / "wrong.py", code, cache)
+    assert wrong.count("error") == len(calls), "every wrong call is found"

@@ -14,10 +14,9 @@ import pytest
 from toy_point import SPEC as POINT
 
 from vhdiffuser.cli import run
-from vhdiffuser.diffusion.config import PlannerConfig
-from vhdiffuser.diffusion.options import PlanningOptions
-from vhdiffuser.envs.registry import get_spec
+from vhdiffuser.envs.registry import environment_of, get_spec
 from vhdiffuser.length.config import LengthConfig
+from vhdiffuser.recipes.recipe import get_recipe
 from vhdiffuser.results.summary import Summary
 from vhdiffuser.trajectories import Plan
 
@@ -60,7 +59,8 @@ def changed(first, second) -> set[str]:
 def test_each_recipe_changes_one_thing(scripts) -> None:
     recipes = scripts["recipes"].recipes(UMAZE)
     default = recipes["default"]
-    assert default.config == PlannerConfig.default(UMAZE)
+    ours, papers = (get_recipe(environment_of(UMAZE), name) for name in ("default", "paper"))
+    assert default.config == ours.planner
     for name, recipe in recipes.items():
         parts = {
             key
@@ -72,10 +72,7 @@ def test_each_recipe_changes_one_thing(scripts) -> None:
             assert parts <= {"dim", "dim_mults"}
         elif name not in ("default", "paper", "adamw-2e-4"):
             assert len(parts) == 1, name
-    assert (recipes["paper"].config, recipes["paper"].planning) == (
-        PlannerConfig.paper(UMAZE),
-        PlanningOptions.paper(UMAZE),
-    )
+    assert (recipes["paper"].config, recipes["paper"].planning) == (papers.planner, papers.planning)
     assert recipes["paper"].loop.optimizer == "adamw"
     assert "stride-8" not in recipes, "it is the default of umaze"
     assert "stride-8" in scripts["recipes"].recipes(get_spec("maze2d-large"))

@@ -9,7 +9,7 @@ import pytest
 
 from vhdiffuser import cli
 from vhdiffuser.cli import parse, run
-from vhdiffuser.cli.reproduce import UPDATES, Reproduce
+from vhdiffuser.cli.reproduce import Reproduce
 from vhdiffuser.envs.registry import environments, get_environment
 from vhdiffuser.errors import VhdError
 from vhdiffuser.weights.places import find_model
@@ -22,8 +22,7 @@ def test_from_nothing_it_gets_data_trains_everything_benches_and_reports(vhd_hom
     assert commands[0] == ["data", "get", environment]
     assert commands[-1] == ["report", "results"]
     planners = [command for command in commands if command[:2] == ["train", "planner"]]
-    assert {tuple(command[3:5]) for command in planners} == {("--updates", str(UPDATES[environment]))}
-    assert [command[6] for command in planners[1:]] == [str(horizon) for horizon in known.horizons]
+    assert [command[3:] for command in planners] == [[], *(["--horizon", str(horizon)] for horizon in known.horizons)]
     assert (["train", "dynamics", environment] in commands) == (known.controller == "inverse_dynamics")
     benches = [command for command in commands if command[0] == "bench"]
     assert all(" ".join(command).count("--seeds 100 101 102 ") == 1 for command in benches)
@@ -44,7 +43,7 @@ def test_what_is_there_is_not_made_again_and_baselines_are_an_option(vhd_home: P
 def test_a_dry_run_prints_and_makes_nothing(vhd_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["reproduce", "maze2d-umaze", "--dry-run"]) == 0
     printed = capsys.readouterr().out
-    assert "$ vhd train planner maze2d-umaze --updates 2500 --horizon 64" in printed
+    assert "$ vhd train planner maze2d-umaze --horizon 64" in printed
     assert not list(vhd_home.rglob("*.safetensors"))
 
 

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from dataclasses import fields
 
-import numpy as np
 import pytest
 
 from vhdiffuser.cli import parse, run
-from vhdiffuser.cli.train import LoopOptions
-from vhdiffuser.data.store import Dataset
-from vhdiffuser.envs.registry import get_spec
+from vhdiffuser.envs.registry import environments, get_environment
+from vhdiffuser.recipes.recipe import get_recipe
 from vhdiffuser.training.loop import LoopConfig, learning_rate
-from vhdiffuser.types import Episodes
 
 
 def loop_of(*options: str) -> LoopConfig:
     """What `vhd train planner` trains with."""
-    return parse("train", ["planner", "maze2d-umaze", *options]).command._loop()
+    return parse("train", ["planner", "maze2d-umaze", *options]).loop
 
 
 def test_the_paper_recipe_trains_as_diffuser_does() -> None:
@@ -30,8 +27,8 @@ def test_the_paper_recipe_trains_as_diffuser_does() -> None:
 
 def test_the_default_recipe_trains_with_muon_at_a_rate_that_rises_and_decays() -> None:
     loop = loop_of()
-    assert (loop.optimizer, loop.weight_decay, loop.ema, loop.updates) == ("muon", 1e-4, 0.999, 8000)
-    rates = [learning_rate(loop, update, update / loop.updates) for update in (0, 199, 4000, 8000)]
+    assert (loop.optimizer, loop.weight_decay, loop.ema, loop.updates) == ("muon", 1e-4, 0.999, 2500)
+    rates = [learning_rate(loop, update, update / loop.updates) for update in (0, 199, 1250, 2500)]
     assert rates == pytest.approx([1e-3 / 200, 1e-3, 1e-3 * (0.05 + 0.95 / 2), 0.05e-3], rel=2e-3)
 
 
@@ -66,26 +63,50 @@ def test_what_is_given_wins_over_the_recipe(recipe: str, field: str, value: obje
 
 def test_no_clipping_can_be_asked_for() -> None:
     assert loop_of().clip == 1.0
-    assert loop_of("--clip", "inf").clip is None
+    assert loop_of("--clip", "None").clip is None
 
 
 def test_every_crop_can_be_asked_for_where_the_recipe_chooses() -> None:
-    ant = Dataset(get_spec("antmaze-medium"), Episodes.from_parts([(np.zeros((2, 29)), np.zeros((1, 8)))]), "import")
-    config_of = {
-        options: parse("train", ["planner", "antmaze-medium", *options]).command._config(ant).directness
-        for options in ((), ("--directness", "3"), ("--directness", "inf"))
+    directness = {
+        options: parse("train", ["planner", "antmaze-medium", *options]).network.directness
+        for options in ((), ("--directness", "3"), ("--directness", "None"), ("--horizon", "256"))
     }
-    assert config_of == {(): 2.2, ("--directness", "3"): 3.0, ("--directness", "inf"): None}
+    assert list(directness.values()) == [2.2, 3.0, None, None], "a fixed horizon takes every crop"
 
 
-def test_every_setting_of_the_loop_is_an_option() -> None:
-    assert [item.name for item in fields(LoopOptions)] == [item.name for item in fields(LoopConfig)]
+@pytest.mark.parametrize("environment", list(environments()))
+@pytest.mark.parametrize("recipe", ["default", "paper"])
+def test_without_options_a_training_is_its_recipe(environment: str, recipe: str) -> None:
+    made = get_recipe(get_environment(environment), recipe)
+    planner, length, dynamics = (
+        parse("train", [kind, environment, "--recipe", recipe]) for kind in ("planner", "length", "dynamics")
+    )
+    assert (planner.network, planner.planning, planner.loop) == (made.planner, made.planning, made.planner_loop)
+    assert (length.predictor, length.loop) == (made.length, made.length_loop)
+    assert (dynamics.network, dynamics.loop) == (made.dynamics, made.dynamics_loop)
 
 
-def test_only_what_has_a_paper_recipe_takes_one(capsys: pytest.CaptureFixture[str]) -> None:
-    assert parse("train", ["length", "maze2d-umaze", "--recipe", "paper"]).command.recipe == "paper"
-    assert run(["train", "dynamics", "antmaze-medium", "--recipe", "paper"]) == 2
-    assert "--recipe" in capsys.readouterr().err
+def test_the_environment_is_found_behind_options_and_a_run_may_be_named_like_another() -> None:
+    command = ["planner", "--updates", "20", "--name", "cube", "antmaze-medium"]
+    assert parse("train", command).planning.gamma == 2.4
+    assert parse("train", ["planner", "--recipe=paper", "maze2d-umaze"]).network.diffusion_steps == 64
+
+
+def test_fields_deep_in_a_recipe_are_options() -> None:
+    option = ("--predictor.strengthening.lambda-triangle", "0.25")
+    assert parse("train", ["length", "maze2d-umaze", *option]).predictor.strengthening.lambda_triangle == 0.25
+
+
+def test_the_paper_s_controller_reads_the_plan_by_its_index() -> None:
+    paces = [
+        parse("train", ["dynamics", "antmaze-medium", "--recipe", name]).network.pace for name in ("default", "paper")
+    ]
+    assert paces == [0.15, None]
+
+
+def test_a_recipe_that_there_is_not_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["train", "planner", "maze2d-umaze", "--recipe", "mine"]) == 1
+    assert "default, paper" in capsys.readouterr().err
 
 
 def test_choosing_crops_needs_a_trained_length_predictor(vhd_home, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,9 +14,10 @@ from vhdiffuser.diffusion.interpolation import knot_count
 from vhdiffuser.diffusion.options import PlanningOptions
 from vhdiffuser.diffusion.task import PlannerTask
 from vhdiffuser.diffusion.unet import TemporalUnet
-from vhdiffuser.envs.registry import get_spec
+from vhdiffuser.envs.registry import get_environment, get_spec
 from vhdiffuser.errors import DataError, UnknownNameError, VhdError
 from vhdiffuser.normalizer import Normalizer
+from vhdiffuser.recipes.recipe import get_recipe
 from vhdiffuser.types import EnvSpec, Episodes
 from vhdiffuser.weights.format import load_model, save_model
 
@@ -168,18 +169,19 @@ def test_short_data_shortens_crops_and_says_so_or_is_refused() -> None:
 
 
 def test_paper_recipe_has_the_paper_s_and_diffuser_s_values() -> None:
-    umaze, large = (PlannerConfig.paper(get_spec(name)) for name in ("maze2d-umaze", "maze2d-large"))
+    recipes = [get_recipe(get_environment(name), "paper") for name in ("maze2d-umaze", "maze2d-large")]
+    umaze, large = (recipe.planner for recipe in recipes)
     assert (umaze.prediction, umaze.stride, umaze.clamp) == ("epsilon", 1, "state")
     assert (umaze.dim, umaze.dim_mults, umaze.batch_size) == (32, (1, 4, 8), 32)
     assert (umaze.diffusion_steps, large.diffusion_steps) == (64, 256)
-    for name, steps in (("maze2d-umaze", 64), ("maze2d-large", 256)):
-        planning = PlanningOptions.paper(get_spec(name))
+    for recipe, steps in zip(recipes, (64, 256), strict=True):
+        planning = recipe.planning
         assert (planning.sampler, planning.steps, planning.smoothing, planning.stretch) == ("ddpm", steps, 0.0, 1.0)
 
 
 def test_what_a_planner_will_plan_with_stands_apart_in_its_header() -> None:
     task = make_task(PlannerConfig(dim=8))
-    assert task.header().planning == PlanningOptions.default(SPEC).to_json()
+    assert task.header().planning == PlanningOptions().to_json()
     assert not set(task.header().planning) & set(task.header().config)
     few, options = PlannerConfig(dim=8, diffusion_steps=32), PlanningOptions(sampler="ddpm", steps=64)
     paper = PlannerTask(episodes([300]), SPEC, few, task.normalizer, "f", planning=options)

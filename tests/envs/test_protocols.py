@@ -88,7 +88,7 @@ def test_d4rl_with_replanning_plans_again_until_the_episode_ends(tmp_path: Path)
 
 
 def test_a_protocol_that_an_environment_does_not_have_is_refused_with_those_it_has(tmp_path: Path) -> None:
-    choice = PlannerChoice(StayPlanner(), "none", 1, 1.0, 1, {})
+    choice = PlannerChoice(StayPlanner(), PlanningOptions(), {})
     d4rl = ["d4rl-fixed", "d4rl-fixed-rp", "d4rl-random", "d4rl-random-rp"]
     for name, theirs in (("maze2d-umaze", d4rl), ("maze2d-medium", d4rl), ("maze2d-large", d4rl)):
         assert list(get_environment(name).protocols) == theirs

@@ -50,7 +50,7 @@ def test_the_shipped_walker_walks_where_it_is_told_and_stays_up():
 @pytest.mark.ogbench
 def test_training_goes_on_where_it_stopped(tmp_path, monkeypatch):
     pytest.importorskip("stable_baselines3")
-    from vhdiffuser.data import walker_training
+    from vhdiffuser.envs.antmaze import walker_training
 
     monkeypatch.setattr(walker_training, "judge_walker", lambda walker: {"speed_along": 0.0, "fall_share": 0.0})
     steps = []

@@ -7,7 +7,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
-from toy_point import SPEC, SPEED, ToyController, ToyEnv, ToyPlanner, instance
+from toy_point import ENVIRONMENT, SPEED, ToyController, ToyEnv, ToyPlanner, instance
 
 from vhdiffuser.envs.protocols import (
     ExecutionRule,
@@ -95,9 +95,9 @@ def test_a_goal_set_after_the_end_begins_again() -> None:
 def test_without_a_budget_it_never_gives_up() -> None:
     agent = Agent(ToyPlanner(), ToyController())
     agent.reset([1.0, 1.0])
-    run(agent, ToyEnv(stuck=True), (0.0, 0.0), most=5 * SPEC.T_max)
+    run(agent, ToyEnv(stuck=True), (0.0, 0.0), most=3 * ENVIRONMENT.step_budget)
     assert not agent.done
-    assert agent.steps == 5 * SPEC.T_max - 1
+    assert agent.steps == 3 * ENVIRONMENT.step_budget - 1
 
 
 def test_latency_is_told_for_each_act(monkeypatch: pytest.MonkeyPatch) -> None:

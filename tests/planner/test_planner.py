@@ -15,7 +15,7 @@ from vhdiffuser.diffusion.interpolation import knot_count
 from vhdiffuser.diffusion.options import PlanningOptions
 from vhdiffuser.diffusion.task import PlannerTask
 from vhdiffuser.diffusion.unet import TemporalUnet
-from vhdiffuser.envs.registry import get_spec
+from vhdiffuser.envs.registry import get_environment, get_spec
 from vhdiffuser.errors import ClippedLengthWarning, DataError, OutsideDataWarning, VhdError, VhdWarning
 from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.planner import planner as planner_module
@@ -97,7 +97,7 @@ class _Identity(torch.nn.Module):
 def _configs(name: str) -> tuple[list[PlannerConfig], PlanningOptions]:
     """The environment's shipped recipe and, as its baselines, the same at each fixed horizon; and how it plans."""
     _, header = load_model(find_model(name, "planner", "shipped"), "planner")
-    config, horizons = PlannerConfig.from_json(header.config), get_spec(name).horizons
+    config, horizons = PlannerConfig.from_json(header.config), get_environment(name).horizons
     configs = [config, *(replace(config, directness=None, horizon=horizon) for horizon in horizons)]
     return configs, PlanningOptions.from_json(header.planning).changed(steps=1)
 
@@ -106,7 +106,7 @@ def _configs(name: str) -> tuple[list[PlannerConfig], PlanningOptions]:
 def test_a_longer_plan_never_has_fewer_knots(name: str) -> None:
     spec = get_spec(name)
     limits = np.ones(spec.state_dim, np.float32)
-    lengths = np.arange(2, max(spec.T_max, *spec.horizons) + 1)
+    lengths = np.arange(2, max(spec.T_max, *get_environment(name).horizons) + 1)
     ends = np.zeros((len(lengths), spec.state_dim)), np.zeros((len(lengths), spec.goal_dim))
     configs, options = _configs(name)
     for config in configs:

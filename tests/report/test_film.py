@@ -10,13 +10,15 @@ from pictures import BLUE as ROBOT_BLUE
 from pictures import RED as GOAL_RED
 from pictures import picture, pixels_of
 from PIL import Image
-from toy_point import SPEC, WALLS
+from toy_point import SPEC
 
 from vhdiffuser.envs.registry import get_spec
 from vhdiffuser.painting import write_gif
 from vhdiffuser.report.rollout_figures import draw_execution
 from vhdiffuser.trajectories import Plan, Rollout
 from vhdiffuser.trajectories.film import FILM_FPS, film_frames
+
+WALLS = np.array([[-0.2, 0.0, -0.2, 1.2], [1.0, 1.2, -0.2, 1.2]])
 
 
 def leg(start: tuple[float, float], goal: tuple[float, float], length: int, reverse_steps: int | None) -> Rollout:

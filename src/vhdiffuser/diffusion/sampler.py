@@ -97,6 +97,7 @@ def sample(
     steps: int,
     last: torch.Tensor | None = None,
     keep: bool = False,
+    guide: Callable[[torch.Tensor], torch.Tensor] | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
     """Algorithm 2, lines 2 to 6, for B plans, normalised: tau^0 (B, K, d).
 
@@ -104,7 +105,7 @@ def sample(
     own generator (on the CPU, whatever the device), so plans are independent of the batch they are computed in.
     Plans of fewer than K knots say at which index theirs end: last (B,). They may share a batch as long as
     the U-Net would pad them to the same length; what lies beyond is what it would pad with.
-    With `keep`, also tau at all steps: (B, steps + 1, K, d).
+    With `keep`, also tau at all steps: (B, steps + 1, K, d). `guide` changes every predicted tau^0.
     """
     B, K, d = known.shape
     levels = reverse_levels(process, steps)
@@ -122,6 +123,8 @@ def sample(
         i = torch.full((B,), level, device=known.device)
         predicted = network(tau, i).float()  # line 4, left
         tau0 = process.clean(predicted, i, tau).clamp(-1, 1)  # clipped to the data's limits, as in Diffuser
+        if guide is not None:
+            tau0 = guide(clamp(tau0, known, mask)).clamp(-1, 1)
         tau = posterior_step(tau, tau0, older, a, number, draw)  # line 4, right
         tau, older = continued(clamp(tau, known, mask), last), tau0  # line 5
         if keep:

@@ -88,12 +88,20 @@ class GoalTask(gymnasium.Env):
         """RGB array of the present moment."""
         return self.simulator.render() if self.render_mode == "rgb_array" else None
 
-    def _place(self, options: dict[str, Any], name: str, cell: str) -> Any:
-        if cell not in options:
-            return options.get(name)
-        if name in options:
+    def _place(self, options: dict[str, Any], name: str, cell: str) -> FloatArray | None:
+        """Start or goal as the options say; None where they do not."""
+        if name in options and cell in options:
             raise VhdError(f"give `{name}` or `{cell}`, not both.")
+        if name in options:
+            try:
+                return np.asarray(options[name], np.float64)
+            except (TypeError, ValueError):
+                raise VhdError(f"`{name}` is a list of numbers, got {options[name]!r}.") from None
+        if cell not in options:
+            return None
         if self.environment.geometry.cell is None:
             raise VhdError(f"{self.environment.name} has no cells: give `{name}`.")
+        if np.shape(options[cell]) != (2,):
+            raise VhdError(f"`{cell}` is a row and a column, got {options[cell]!r}.")
         row, column = options[cell]
         return self.environment.geometry.cell(int(row), int(column))

@@ -8,7 +8,9 @@ from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
+from vhdiffuser.diffusion.guidance import Cost
 from vhdiffuser.errors import OutsideDataWarning
 from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.trajectories import Plan
@@ -31,14 +33,30 @@ def candidate_seeds(seeds: IntArray, n: int) -> IntArray:
 
 
 def most_believable(
-    plans: Sequence[Plan], n: int, spec: EnvSpec, normalizer: Normalizer, predictor: StepsPredictor | None
+    plans: Sequence[Plan],
+    n: int,
+    spec: EnvSpec,
+    normalizer: Normalizer,
+    predictor: StepsPredictor | None,
+    cost: Cost | None = None,
 ) -> list[Plan]:
-    """Of every n plans in a row, which join one pair, the one with the smallest fault."""
+    """Of every n plans in a row, which join one pair, the one with the smallest fault.
+
+    Where there is a cost of positions, it comes first: the fault decides between plans of the same cost.
+    """
     if predictor is not None:
         faults = largest_excess(plans, spec, predictor)
     else:
         faults = np.array([largest_turn(plan, spec, normalizer) for plan in plans])
-    return [plans[row * n + int(best)] for row, best in enumerate(faults.reshape(-1, n).argmin(axis=1))]
+    costs = np.zeros(len(plans)) if cost is None else np.array([plan_cost(plan, spec, cost) for plan in plans])
+    ranked = np.lexsort((faults.reshape(-1, n), costs.reshape(-1, n)), axis=1)  # (pairs, n), the best first
+    return [plans[row * n + int(best)] for row, best in enumerate(ranked[:, 0])]
+
+
+def plan_cost(plan: Plan, spec: EnvSpec, cost: Cost) -> float:
+    """The cost of all of a plan's positions together."""
+    with torch.no_grad():
+        return float(cost(torch.from_numpy(spec.goal_of(plan.states))[None].float()).sum())
 
 
 def largest_excess(plans: Sequence[Plan], spec: EnvSpec, predictor: StepsPredictor) -> FloatArray:

@@ -16,6 +16,7 @@ from torch import nn
 
 from vhdiffuser.data.motion import FastestMotion
 from vhdiffuser.diffusion.config import PlannerConfig
+from vhdiffuser.diffusion.guidance import Cost, Guidance, box_cost
 from vhdiffuser.diffusion.interpolation import control_rate, knot_count
 from vhdiffuser.diffusion.options import OptionChanges, PlanningOptions
 from vhdiffuser.diffusion.process import Process, clamp_mask
@@ -28,6 +29,7 @@ from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.planner.candidates import StepsPredictor, candidate_seeds, most_believable
 from vhdiffuser.planner.pretrained import find_pretrained, push_folder, save_folder
 from vhdiffuser.planner.requests import check_inside, checked_goals, checked_lengths, checked_seeds, checked_starts
+from vhdiffuser.planner.waypoints import checked_waypoints, plan_legs, shared_out
 from vhdiffuser.threads import batches_in_parallel
 from vhdiffuser.trajectories import Plan
 from vhdiffuser.types import EnvSpec, FloatArray, IntArray
@@ -190,16 +192,41 @@ class Planner:
         goal: npt.ArrayLike,
         length: int | None = None,
         *,
+        via: npt.ArrayLike | None = None,
+        avoid: npt.ArrayLike | Cost | None = None,
         seed: int = 0,
         keep_denoising: bool = False,
     ) -> Plan:
         """One plan of exactly `length` states (or L_hat of the Length Predictor) from start (d,) to goal.
 
         The goal may be given as goal dimensions (goal_dim,) or as a whole planning state (d,).
+
+        `via` are waypoints (n, goal_dim) that the plan passes through, in order. It is planned leg by leg, each with a
+        predicted length of its own (or its share of `length`), so the whole may be longer than T_max. A leg knows
+        nothing of the next one: where a plan must turn sharply at a waypoint, a robot may miss it.
+
+        `avoid` are boxes (n, 2, goal_dim) of lowest and highest corners, or a function of positions (see
+        `vhdiffuser.diffusion.guidance.Cost`), that sampling is guided away from. Guidance bends a plan and does not
+        reroute it, and it promises nothing: check the plan, and draw several candidates (`with_options`), of which the
+        one that is least inside is kept.
         """
-        lengths = None if length is None else [length]
-        starts, goals = np.asarray(start)[None], np.asarray(goal)[None]
-        return self.plan_batch(starts, goals, lengths, seeds=[seed], keep_denoising=keep_denoising)[0]
+        start = np.asarray(start, np.float32)
+
+        def plan_leg(start: FloatArray, goal: FloatArray, length: int | None, seed: int) -> Plan:
+            lengths = None if length is None else [length]
+            return self.plan_batch(
+                start[None], goal[None], lengths, avoid=avoid, seeds=[seed], keep_denoising=keep_denoising
+            )[0]
+
+        if via is None:
+            return plan_leg(start, np.asarray(goal), length, seed)
+        places = checked_waypoints(self.spec, via)
+        lengths: list[int | None] = [None] * (len(places) + 1)
+        if length is not None:  # what is left open of a waypoint's state is taken to be 0
+            starts = np.stack([start, *(self.spec.start_state(place) for place in places)])
+            ends = np.stack([*places, self.spec.place_of(np.asarray(goal, np.float32))])
+            lengths = [*shared_out(length, self.predict_lengths(starts, ends).tolist())]
+        return plan_legs(plan_leg, start, [*places, np.asarray(goal)], lengths, seed)
 
     def plan_batch(
         self,
@@ -207,6 +234,7 @@ class Planner:
         goals: npt.ArrayLike,
         lengths: Sequence[int] | IntArray | int | None = None,
         *,
+        avoid: npt.ArrayLike | Cost | None = None,
         seeds: Sequence[int] | IntArray | int = 0,
         keep_denoising: bool = False,
     ) -> list[Plan]:
@@ -214,7 +242,7 @@ class Planner:
 
         Plans that look equally long to the network are denoised together, in batches of bounded size; each
         comes out as if planned alone with its seed. One integer for `seeds` means it, the next one, and so on.
-        Of several candidates the one that the Length Predictor believes most is returned.
+        Of several candidates the one that the Length Predictor believes most is returned. `avoid` as in `plan`.
         """
         origins = checked_starts(self.spec, starts)  # (B, d)
         targets = checked_goals(self.spec, goals, self.config.clamp, len(origins))  # (B, d)
@@ -223,20 +251,34 @@ class Planner:
             lengths = self.predict_lengths(origins, self.spec.goal_of(targets))
         lengths = checked_lengths(lengths, len(origins), self.lengths, self.config.horizon)  # (B,)
         seeds = checked_seeds(seeds, len(origins))  # (B,)
+        cost = None if avoid is None else self._cost(avoid)
         n = self.options.candidates
         if n == 1 or not len(origins):
-            return self._draw(origins, targets, lengths, seeds, keep_denoising)
+            return self._draw(origins, targets, lengths, seeds, keep_denoising, cost)
         plans = self._draw(
             np.repeat(origins, n, axis=0),
             np.repeat(targets, n, axis=0),
             np.repeat(lengths, n),
             candidate_seeds(seeds, n).ravel(),
             keep_denoising,
+            cost,
         )
-        return most_believable(plans, n, self.spec, self.normalizer, self.length_predictor)
+        return most_believable(plans, n, self.spec, self.normalizer, self.length_predictor, cost)
+
+    def _cost(self, avoid: npt.ArrayLike | Cost) -> Cost:
+        """The cost of positions to keep away from: the caller's, or that of boxes with the goal tolerance around."""
+        if callable(avoid):
+            return avoid
+        return box_cost(self.spec, avoid, self.spec.epsilon * self.spec.goal_of(self.normalizer.scale))
 
     def _draw(
-        self, starts: FloatArray, targets: FloatArray, lengths: IntArray, seeds: IntArray, keep: bool
+        self,
+        starts: FloatArray,
+        targets: FloatArray,
+        lengths: IntArray,
+        seeds: IntArray,
+        keep: bool,
+        cost: Cost | None,
     ) -> list[Plan]:
         """One plan for each of (B, d) starts, (B, d) targets, (B,) lengths and (B,) seeds."""
         counts = np.array([self._knot_count(int(length)) for length in lengths], np.int64)  # (B,) K
@@ -244,7 +286,7 @@ class Planner:
         groups = list(self._groups(counts))
 
         def denoise(members: IntArray) -> tuple[FloatArray, FloatArray | None]:
-            return self._denoise(starts[members], targets[members], counts[members], seeds[members], keep)
+            return self._denoise(starts[members], targets[members], counts[members], seeds[members], keep, cost)
 
         for members, (knots, kept) in zip(groups, batches_in_parallel(denoise, groups), strict=True):
             for length in np.unique(lengths[members]):
@@ -321,6 +363,7 @@ class Planner:
         counts: IntArray,
         seeds: IntArray,
         keep: bool,
+        cost: Cost | None,
     ) -> tuple[FloatArray, FloatArray | None]:
         """Algorithm 2, lines 2 to 6: padded knots (B, P, d) in units and, if kept, (B, steps + 1, P, d)."""
         first = self.config.action_dim  # the original Diffuser's knots are (action, state)
@@ -334,7 +377,8 @@ class Planner:
         mask = clamp_mask(last, P, width, self.config.clamped_dims(self.spec))
         generators = [torch.Generator().manual_seed(int(seed)) for seed in seeds]
         sampler, steps = self.options.sampler, self.options.steps
-        tau, kept = sample(self.network, self.process, known, mask, generators, sampler, steps, last, keep)
+        guide = None if cost is None else Guidance.of(cost, self.spec, self.normalizer, first)
+        tau, kept = sample(self.network, self.process, known, mask, generators, sampler, steps, last, keep, guide)
         knots = self.normalizer.unnormalize(tau[..., first:].cpu().numpy())
         return knots, None if kept is None else self.normalizer.unnormalize(kept[..., first:].cpu().numpy())
 

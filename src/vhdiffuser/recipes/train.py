@@ -95,7 +95,7 @@ def train_dynamics(
         normalizer = Normalizer.fit(data.episodes.observations)
         return DynamicsTask(data.episodes, data.spec, chosen.dynamics, normalizer, data.fingerprint(), device)
 
-    folder = run_folder(data.spec.name, name or run_name("dynamics"))
+    folder = run_folder(data.spec.name, name or run_name("dynamics", chosen.name))
     return train(make, chosen.dynamics_loop, folder, on_status or _ignore, _begin_with(data, begin_with), restart)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from textwrap import dedent
 
 import numpy as np
 
@@ -53,16 +54,15 @@ class Maze:
         if isinstance(maze, Maze):
             return maze
         if isinstance(maze, str):
-            lines = maze.strip("\n").splitlines()
+            lines = dedent(maze).strip("\n").splitlines()
         elif all(isinstance(row, str) for row in maze):
             lines = [str(row) for row in maze]
         else:
-            cells = np.asarray(maze)
-            if cells.ndim != 2 or not np.isin(cells, (0, 1)).all():
-                raise VhdError(f"an array for a maze is 2-D with 1 for wall and 0 for free, got shape {cells.shape}.")
-            lines = ["".join("#" if cell else "O" for cell in row) for row in cells]
-        width = max((len(line) for line in lines), default=0)
-        return cls(tuple("".join(_tile(tile) for tile in line.ljust(width)) for line in lines))
+            shapes = {np.shape(row) for row in maze}
+            if any(len(shape) != 1 for shape in shapes) or not all(np.isin(row, (0, 1)).all() for row in maze):
+                raise VhdError(f"an array for a maze has rows of 1 (wall) and 0 (free); got rows of shape {shapes}.")
+            lines = ["".join("#" if cell else "O" for cell in row) for row in maze]
+        return cls(tuple("".join(_tile(tile) for tile in line.rstrip()) for line in lines))
 
     @cached_property
     def free_cells(self) -> np.ndarray:

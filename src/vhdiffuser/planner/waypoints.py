@@ -1,0 +1,51 @@
+"""A plan through waypoints: one leg after the other, each from the state in which the last one ends.
+
+Fixing the waypoints' knots at every reverse step instead was tried: the network has seen clean knots at the ends only,
+and does not follow them (docs/planner.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from vhdiffuser.planner.requests import RequestError
+from vhdiffuser.trajectories import Plan
+from vhdiffuser.types import EnvSpec, FloatArray
+
+PlanLeg = Callable[[FloatArray, FloatArray, int | None, int], Plan]
+"""(start (d,), goal, length, seed) -> plan."""
+
+
+def checked_waypoints(spec: EnvSpec, via: npt.ArrayLike) -> FloatArray:
+    """(n, goal_dim) float32, finite."""
+    places = np.asarray(via, np.float32)
+    if places.ndim != 2 or places.shape[1] != spec.goal_dim or not np.isfinite(places).all():
+        names = ", ".join(spec.state_names[dim] for dim in spec.goal_dims)
+        raise RequestError(
+            f"via needs a list of waypoints of the {spec.goal_dim} finite numbers {names}; got shape {places.shape}."
+        )
+    return places
+
+
+def plan_legs(
+    plan_leg: PlanLeg, start: FloatArray, ends: Sequence[FloatArray], lengths: Sequence[int | None], seed: int
+) -> Plan:
+    """One plan through all ends, in order; where two legs meet, their common state stands once."""
+    legs: list[Plan] = []
+    for number, (end, length) in enumerate(zip(ends, lengths, strict=True)):
+        # The first leg has the seed of a plan without waypoints.
+        legs.append(plan_leg(legs[-1].states[-1] if legs else start, end, length, seed + number * 2_000_003))
+    states = np.concatenate([legs[0].states, *(leg.states[1:] for leg in legs[1:])])
+    kept = [leg.denoising for leg in legs if leg.denoising is not None]  # (steps + 1, K, d) each
+    denoising = np.concatenate([kept[0], *(leg[:, 1:] for leg in kept[1:])], axis=1) if kept else None
+    return Plan(states=states, goal=legs[-1].goal, denoising=denoising)
+
+
+def shared_out(length: int, predicted: Sequence[int]) -> list[int]:
+    """Lengths of legs that make a plan of `length` states, in proportion to what was predicted for each."""
+    steps = np.asarray(predicted, np.float64) - 1
+    until = np.round(np.cumsum(steps) / steps.sum() * (length - 1)).astype(int)
+    return (np.diff(until, prepend=0) + 1).tolist()
