@@ -332,8 +332,24 @@ def test_the_pages_hold_commands_to_check():
 @pytest.mark.parametrize("name", list(cli.COMMANDS))
 def test_every_command_has_json_quiet_and_examples(name, capsys):
     """`--json` wherever there is a result; `--quiet` wherever there is progress; an example in every help."""
-    parts = {"data": ("get", "info", "import", "draw", "walker"), "train": ("planner", "length", "dynamics")}
-    long = {"get", "walker", "planner", "length", "dynamics", "bench", "demo", "eval-length", "reproduce", "serve"}
+    parts = {
+        "data": ("get", "build", "info", "import", "draw", "walker"),
+        "train": ("planner", "length", "dynamics"),
+        "recipes": ("show",),
+    }
+    long = {
+        "get",
+        "build",
+        "walker",
+        "planner",
+        "length",
+        "dynamics",
+        "bench",
+        "demo",
+        "eval-length",
+        "reproduce",
+        "serve",
+    }
     for part in parts.get(name, ("",)):
         assert cli.run([name, *([part] if part else []), "--help"]) == 0
         text = capsys.readouterr().out
