@@ -89,3 +89,11 @@ def test_unknown_environment_lists_the_known():
 def test_a_plan_of_one_state_is_none():
     with pytest.raises(ValueError, match="L >= 2"):
         Plan(np.zeros((1, 4)), np.zeros(2))
+
+
+@pytest.mark.parametrize("name", ["robot.py:make", "os:getcwd", "../elsewhere", ""])
+def test_a_spec_s_name_is_a_name_and_nothing_that_could_be_run(name):
+    """Specs are read from models and plans of others, and an environment is looked up by their names."""
+    spec = get_spec("maze2d-umaze").to_json()
+    with pytest.raises(DataError, match="cannot name"):
+        EnvSpec.from_json({**spec, "name": name})

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from vhdiffuser.errors import DataError, VhdError
+from vhdiffuser.files import checked_name
 
 FloatArray = npt.NDArray[np.floating[Any]]
 """Floating-point numbers; float32 where nothing else is said."""
@@ -47,6 +48,9 @@ class EnvSpec:
     """Shortest plan, in states."""
 
     def __post_init__(self) -> None:
+        # Data, runs and results are kept under it. And it may come from a file of others: a reference that
+        # `get_environment` would run (`robot.py:make`) is no name.
+        checked_name("environment", self.name)
         if len(self.state_names) != len(self.state_dims):
             raise DataError(f"{self.name}: {len(self.state_dims)} state dimensions but {len(self.state_names)} names.")
         if self.state_dims and not 0 <= min(self.state_dims) <= max(self.state_dims) < self.observation_dim:

@@ -123,6 +123,25 @@ def test_a_damaged_json_is_refused(tmp_path: Path, change, message: str) -> None
         Plan.load(path)
 
 
+def test_loading_a_plan_runs_nothing_that_it_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An environment may be given as `file.py:function`, by a user; never by a file."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "robot_of_others.py").write_text("from pathlib import Path\nPath('ran').touch()\ndef make(): ...\n")
+    path = umaze_plan(3).save(tmp_path / "plan.json")
+    damage(path, lambda v: v.update(environment="robot_of_others.py:make"))
+    with pytest.raises(DataError, match="cannot name"):
+        Plan.load(path)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_plan_of_no_environment_is_kept_too(tmp_path: Path) -> None:
+    plan = umaze_plan(spec=None)
+    for suffix in ("npz", "json"):
+        found = Plan.load(plan.save(tmp_path / f"plan.{suffix}"))
+        assert found == plan
+        assert found.spec is None
+
+
 def test_what_is_no_plan_is_refused(tmp_path: Path) -> None:
     with pytest.raises(VhdError, match=".npz, .json, .csv"):
         umaze_plan().save(tmp_path / "plan.txt")

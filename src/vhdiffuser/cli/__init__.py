@@ -49,6 +49,8 @@ _REFERENCE = re.compile(r"(.+\.py|[A-Za-z_]\w*(\.\w+)+):[A-Za-z_]\w*")
 """An environment by where it is: a file or a module with a dot in its name, and what in it."""
 _NAMELESS = ("serve", "envs", "report", "completion")
 """Commands that take no environment's name: what is registered is theirs."""
+_BY_OPTION = ("import-diffuser",)
+"""Commands that take the name by an option of their own."""
 
 EXAMPLES = """\
 examples:
@@ -115,8 +117,9 @@ def _with_references(command: str, arguments: list[str]) -> list[str]:
     found: list[str] = []
     rest = iter(arguments)
     for argument in rest:
-        given = argument == "--env"
-        reference = next(rest, "") if given else argument
+        option, equals, value = argument.partition("=")
+        given = option == "--env"
+        reference = (value if equals else next(rest, "")) if given else argument
         if not given and not _REFERENCE.fullmatch(reference):
             found.append(argument)
             continue
@@ -124,7 +127,7 @@ def _with_references(command: str, arguments: list[str]) -> list[str]:
 
         name = get_environment(reference).name
         if command not in _NAMELESS:
-            found.append(name)
+            found += ["--env", name] if command in _BY_OPTION else [name]
     return found
 
 

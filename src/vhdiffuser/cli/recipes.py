@@ -50,7 +50,10 @@ class Show:
 class Recipes:
     """Look at recipes: the networks, their training and how to plan with them, as values.
 
-    Every field can be overridden on the command line of `vhd train`.
+    Every field can be overridden on the command line of `vhd train`. Examples:
+
+        vhd recipes
+        vhd recipes show maze2d-large --recipe paper
     """
 
     command: Annotated[

@@ -8,8 +8,8 @@ import gymnasium
 import numpy as np
 
 from vhdiffuser.envs.environment import Environment
-from vhdiffuser.envs.registry import get_environment
-from vhdiffuser.errors import VhdError
+from vhdiffuser.envs.registry import environments
+from vhdiffuser.errors import UnknownNameError, VhdError
 from vhdiffuser.types import FloatArray, Instance
 
 
@@ -32,7 +32,10 @@ def register_id(environment: Environment) -> None:
 
 def make_task(environment: str, **options: Any) -> GoalTask:
     """The task of a registered environment; what `gymnasium.make` calls."""
-    return GoalTask(get_environment(environment), **options)
+    known = environments()
+    if environment not in known:
+        raise UnknownNameError("environment", environment, list(known))
+    return GoalTask(known[environment], **options)
 
 
 class GoalTask(gymnasium.Env):

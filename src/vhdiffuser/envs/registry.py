@@ -68,7 +68,10 @@ def get_environment(name: str) -> Environment:
 
 
 def find_environment(name: str) -> Environment | None:
-    """The environment of a name, or none where nothing is known of it but the name."""
+    """The environment of a name, or none where nothing is known of it but the name. Never imports anybody's code:
+    names come from files, too."""
+    if ":" in name:
+        return None
     try:
         return get_environment(name)
     except VhdError:

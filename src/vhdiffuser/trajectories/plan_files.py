@@ -13,7 +13,7 @@ import numpy as np
 
 from vhdiffuser.envs.registry import find_environment
 from vhdiffuser.errors import DataError, VhdError
-from vhdiffuser.files import atomic_path
+from vhdiffuser.files import atomic_path, checked_name
 from vhdiffuser.trajectories.plan import Plan
 from vhdiffuser.types import EnvSpec, FloatArray
 
@@ -82,7 +82,8 @@ def _read_json(path: Path, spec: EnvSpec | None) -> Plan:
     states, goal = _numbers(value["states"]), _numbers(value["goal"])
     if len(states) != value["length"]:
         raise ValueError(f"{len(states)} states, and a length of {value['length']}")
-    known = find_environment(value["environment"])
+    name = value["environment"]
+    known = None if name is None else find_environment(checked_name("environment", name))
     spec = spec or (None if known is None else known.spec)
     if spec is not None and value["state_names"] != list(spec.state_names):
         raise ValueError(f"states of {value['state_names']}, and {spec.name} has {list(spec.state_names)}")

@@ -1,0 +1,63 @@
+"""Environments by where they are, on the command line: `vhd bench my_robot.py:make`, `--env package.module:make`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from vhdiffuser.cli import run
+
+ROBOT = """
+from dataclasses import replace
+from toy_point import ENVIRONMENT, SPEC
+import vhdiffuser
+
+def make():
+    return replace(ENVIRONMENT, spec=replace(SPEC, name="robot"))
+
+def maze():
+    return vhdiffuser.make_maze("######\\\\n#OOOO#\\\\n######", name="corridor")
+"""
+
+
+@pytest.fixture
+def robot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    (tmp_path / "robot_of_this_test.py").write_text(ROBOT)
+    monkeypatch.chdir(tmp_path)
+    return "robot_of_this_test.py"
+
+
+@pytest.mark.parametrize("option", ["--env {}:make", "--env={}:make", "{}:make"])
+def test_a_command_without_a_name_lists_it(robot: str, option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["envs", "--json", *option.format(robot).split()]) == 0
+    assert [item["name"] for item in json.loads(capsys.readouterr().out)][5:] == ["robot"]
+
+
+@pytest.mark.parametrize("option", ["{}:maze", "--env {}:maze"])
+def test_where_a_name_is_wanted_the_reference_stands_for_it(robot: str, option: str, capsys) -> None:
+    build = ["data", "get", *option.format(robot).split(), "--source", "build", "--size", "500", "--workers", "1"]
+    assert run([*build, "--quiet", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert (facts["name"], facts["transitions"], facts["T_max"]) == ("corridor", 500, 128)
+    assert run(["data", "info", "corridor", "--json"]) == 0, "from then on its name will do"
+
+
+def test_what_leads_nowhere_is_one_line(robot: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for reference, message in (
+        ("no_such.py:make", "no_such.py: no such file."),
+        (f"{robot}:fly", "has no 'fly'"),
+        ("no_package.robots:make", "No module named 'no_package'"),
+    ):
+        assert run(["bench", reference]) == 1
+        printed = capsys.readouterr()
+        assert message in printed.err
+        assert printed.err.count("\n") == 1
+
+
+def test_a_command_whose_own_option_it_is_still_gets_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["import-diffuser", "state_1.pt", "--env", "maze2d-large"]) == 1
+    error = capsys.readouterr().err
+    assert "state_1.pt" in error
+    assert "no such file" in error.lower()
