@@ -17,7 +17,7 @@ from vhdiffuser.recipes.recipe import RecipeName
 class Show:
     """Print a recipe: of an environment, or as it was saved with a model.
 
-    Examples:
+    A recipe has a part for each network, its training and its planning. Examples:
 
         vhd recipes show maze2d-large
         vhd recipes show maze2d-large --recipe paper --json
