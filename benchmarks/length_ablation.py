@@ -24,7 +24,6 @@ from sweep import check_names, comparison_parser, run_comparison, train_run
 from vhdiffuser.benchmark import length_eval
 from vhdiffuser.benchmark.geodesic import make_geodesic
 from vhdiffuser.cli.console import err
-from vhdiffuser.cli.train import TrainLength
 from vhdiffuser.data.store import Dataset
 from vhdiffuser.envs.datasets import load_dataset
 from vhdiffuser.envs.registry import get_environment
@@ -32,6 +31,7 @@ from vhdiffuser.files import sha256
 from vhdiffuser.length.config import LengthConfig
 from vhdiffuser.length.predictor import LengthPredictor
 from vhdiffuser.length.task import LengthTask
+from vhdiffuser.recipes.recipe import get_recipe
 from vhdiffuser.report.comparison import Column, Comparison
 from vhdiffuser.training.loop import LoopConfig
 from vhdiffuser.types import EnvSpec, FloatArray
@@ -213,7 +213,10 @@ def compare(options: argparse.Namespace) -> None:
             for name in options.only or known:
                 if not options.judge:
                     loop = replace(
-                        TrainLength(environment).loop, updates=options.updates, seed=seed, threads=options.threads
+                        get_recipe(get_environment(environment)).length_loop,
+                        updates=options.updates,
+                        seed=seed,
+                        threads=options.threads,
                     )
                     train_variant(dataset, known[name], loop, run_path(environment, name, seed))
                 judge_variant(table, environment, name, known[name], seed, judge, options.pairs)

@@ -182,7 +182,8 @@ def model_path(environment: str, name: str) -> Path:
 def make_task(dataset: Dataset, device: torch.device) -> PlannerTask:
     """The default recipe on the dataset's planning state."""
     spec, normalizer = dataset.spec, dataset.normalizer()
-    config = get_recipe(environment_of(spec)).planner
+    recipe = get_recipe(environment_of(spec))
+    config = recipe.planner
     steps_between = None
     if config.directness is not None:
         predictor = LengthPredictor.load(find_model(spec.name, "length"), device)
@@ -190,7 +191,10 @@ def make_task(dataset: Dataset, device: torch.device) -> PlannerTask:
         if predictor.normalizer.to_json() != normalizer.select(part).to_json():
             raise VhdError(f"the Length Predictor of {spec.name} was trained on other data. Train it again.")
         steps_between = KnownPart(predictor, spec).steps_between
-    return PlannerTask(dataset.episodes, spec, config, normalizer, dataset.fingerprint(), device, steps_between)
+    fingerprint = dataset.fingerprint()
+    return PlannerTask(
+        dataset.episodes, spec, config, normalizer, fingerprint, device, steps_between, planning=recipe.planning
+    )
 
 
 class Judge:
