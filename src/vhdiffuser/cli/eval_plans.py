@@ -39,7 +39,7 @@ class EvalPlans:
     env: Positional[Annotated[str, tyro.conf.arg(metavar="ENV")]]
     """Environment, or the name of an imported dataset."""
     n: int = 200
-    """Plans."""
+    """Plans to make, each between two moments of one held-out episode."""
     seed: int | None = None
     """Draws the pairs and the plans (default: the one kept for reporting)."""
     weights: Source = "auto"
