@@ -61,7 +61,7 @@ def test_what_needs_a_simulator_says_so_and_what_works_without(
 
 
 def test_the_page_shows_a_log(log: str) -> None:
-    library = Library.of_weights("trained")
+    library = Library.of_weights()  # what ships, and for what ships with nothing, what was trained
     assert dict(library.listing())[log].to_plan == ()
     loaded = library.get(log)
     scene = describe(loaded, ())
