@@ -23,7 +23,7 @@ from sweep import check_names, comparison_parser, run_comparison, train_run
 
 from vhdiffuser.benchmark import length_eval
 from vhdiffuser.benchmark.geodesic import make_geodesic
-from vhdiffuser.cli.console import err
+from vhdiffuser.console import err
 from vhdiffuser.data.store import Dataset
 from vhdiffuser.envs.datasets import load_dataset
 from vhdiffuser.envs.registry import get_environment

@@ -38,7 +38,7 @@ import torch
 from sweep import check_names, comparison_parser, run_comparison, train_run
 
 from vhdiffuser.benchmark.failures import Facts, share_in_walls
-from vhdiffuser.cli.console import err, progress_bar
+from vhdiffuser.console import err, progress_bar
 from vhdiffuser.control.base import make_controller
 from vhdiffuser.data.store import Dataset
 from vhdiffuser.diffusion.task import PlannerTask

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 from sweep import check_names, comparison_parser, run_comparison, train_run
 
-from vhdiffuser.cli.console import err
+from vhdiffuser.console import err
 from vhdiffuser.control.base import make_controller
 from vhdiffuser.data.store import Dataset
 from vhdiffuser.diffusion.config import PlannerConfig

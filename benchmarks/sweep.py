@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from vhdiffuser.cli.console import err, progress_bar
+from vhdiffuser.console import err, progress_bar
 from vhdiffuser.errors import VhdError
 from vhdiffuser.training.loop import LoopConfig, Status, Task, train
 

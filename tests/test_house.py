@@ -25,6 +25,17 @@ def test_rooms_import_downwards_only():
     assert done.returncode == 0, done.stdout
 
 
+@pytest.mark.parametrize("path", sorted((ROOT / "benchmarks").glob("*.py")), ids=lambda path: path.name)
+def test_benchmarks_use_the_library_and_not_the_command_line(path: Path) -> None:
+    found = [
+        node.module if isinstance(node, ast.ImportFrom) else node.names[0].name
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+    ]
+    assert found
+    assert not [module for module in found if (module or "").startswith("vhdiffuser.cli")]
+
+
 def full_name(node: ast.expr, aliases: dict[str, str]) -> str:
     """`np.load` as `numpy.load`; "" for what is not a name."""
     if isinstance(node, ast.Name):
@@ -118,8 +129,8 @@ except pickle.UnpicklingError:
 SOURCE = ROOT / "src" / "vhdiffuser"
 OURS = ("maze2d", "antmaze", "cube")
 """Packages of `envs`, each of which knows one family of environments."""
-TABLES = {"report/paper.py", "cli/reproduce.py"}
-"""Figures by name of environment: the paper's own table, and updates of the published planners."""
+TABLES = {"report/paper.py"}
+"""Figures by name of environment: the paper's own table."""
 
 
 def asks_which_environment(source: str) -> Iterator[str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 from tyro.conf import Positional
 
-from vhdiffuser.cli.console import out, print_json, progress_bar
+from vhdiffuser.console import out, print_json, progress_bar
 from vhdiffuser.envs.registry import find_environment
 from vhdiffuser.errors import DataError
 from vhdiffuser.files import sha256
@@ -69,7 +69,8 @@ class Demo:
                 f"{folder}: its planner is for '{spec.name}', which has no simulator to show it in. Plan with "
                 f"`vhd plan`; to execute, register an Environment with a simulator (docs/extending.md)."
             )
-        controller = make_controller(environment.controller, spec, folder / "dynamics.safetensors")
+        dynamics = folder / "dynamics.safetensors"
+        controller = make_controller(environment.controller, spec, dynamics if dynamics.is_file() else None)
         config = BenchConfig(
             environment=environment,
             methods=("vhd",),

@@ -10,7 +10,7 @@ import numpy as np
 import tyro
 from tyro.conf import Positional
 
-from vhdiffuser.cli.console import err, out, print_json, progress_bar
+from vhdiffuser.console import err, out, print_json, progress_bar
 from vhdiffuser.envs.registry import get_environment
 from vhdiffuser.errors import VhdError
 from vhdiffuser.weights.places import Source, find_model

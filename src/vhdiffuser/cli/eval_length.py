@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import numpy as np
 import tyro
 
-from vhdiffuser.cli.console import err, out, print_json
+from vhdiffuser.console import err, out, print_json
 from vhdiffuser.envs.registry import get_environment
 from vhdiffuser.weights.places import Source, find_model, run_folder
 
