@@ -82,11 +82,11 @@ def evaluate_length(
     geodesic: Geodesic | None = None,
     seed: int = 0,
 ) -> LengthEvaluation:
-    """Judge a predictor on pairs (n, d), (n, goal_dim). `seed` draws the relays of the triangle check."""
+    """Evaluate a predictor on pairs (n, d), (n, goal_dim). `seed` draws the relays of the triangle check."""
     spec = predictor.spec
     truth = true_steps(spec, geodesic, starts, goals, speed)
     spread = None
-    if len(predictor.config.levels) > 1:
+    if len(predictor.config.quantiles) > 1:
         predicted, spread = predictor.predict_spread(starts, goals)
     else:
         predicted = predictor.predict_steps(starts, goals)

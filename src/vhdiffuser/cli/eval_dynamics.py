@@ -20,7 +20,7 @@ Name = Annotated[str, tyro.conf.arg(metavar="ENV")]
 
 @dataclass(frozen=True)
 class EvalDynamics:
-    """Judge an inverse dynamics model: held-out action error, and how well it follows held-out paths as plans.
+    """Evaluate an inverse dynamics model: held-out action error, and how well it follows held-out paths as plans.
 
     Windows of recorded episodes are followed from where they were, from beside the plan and from behind it. Examples:
 

@@ -16,7 +16,7 @@ from vhdiffuser.weights.places import Source, find_model, run_folder
 
 @dataclass(frozen=True)
 class EvalLength:
-    """Judge a Length Predictor on random pairs that training never saw; draw scatter, calibration and fields.
+    """Evaluate a Length Predictor on random pairs that training never saw; draw scatter, calibration and fields.
 
     Truth is the geodesic distance on a fine grid of the maze (straight-line for the arm), over a
     stated speed. Examples:

@@ -134,7 +134,7 @@ class ControlLoop:
             item.phase = "following"
             item.planning += share
         # An episode may begin inside its goal region: t_hit = 0, no step is made.
-        self._judge(episodes)
+        self._evaluate(episodes)
 
     def act(self, episodes: Sequence[Episode]) -> FloatArray:
         """(B, m) the action of each at its plan's present index."""
@@ -148,7 +148,7 @@ class ControlLoop:
             item.actions.append(action)
             item.observations.append(observation)
             item.index += 1
-        self._judge(episodes)
+        self._evaluate(episodes)
 
     def distance_to_goal(self, episode: Episode) -> float:
         """||s - g||_inf of the last state, normalised."""
@@ -156,7 +156,7 @@ class ControlLoop:
         state = spec.planning_state(episode.observations[-1])
         return float(goal_distance(spec, self.planner.normalizer.scale, state, episode.goal))
 
-    def _judge(self, episodes: Sequence[Episode]) -> None:
+    def _evaluate(self, episodes: Sequence[Episode]) -> None:
         """Success and phase of each, after its last observation."""
         hit = self.hit or paper_hit(self.planner.spec, self.planner.normalizer.scale)
         hits = hit(*self._states(episodes))

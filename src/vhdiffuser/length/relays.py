@@ -103,7 +103,7 @@ def observed_hops(
         row[:] = np.bincount(start[known] * M + stop[known], minlength=M * M)
     np.cumsum(counts, axis=0, out=counts)
     total = counts[-1]
-    first = (counts >= np.maximum(config.level * total, 1)).argmax(axis=0)
+    first = (counts >= np.maximum(config.quantile * total, 1)).argmax(axis=0)
     hops = np.where(total >= config.least, lags[first], 0).reshape(M, M)
     np.fill_diagonal(hops, 0)
     return hops
