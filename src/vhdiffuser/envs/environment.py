@@ -137,8 +137,9 @@ class Environment:
         """A simulator; an error where there is only data."""
         if self.simulator is None:
             raise VhdError(
-                f"{self.name}: there is data, but no simulator to execute plans in. Commands that plan, train "
-                "and evaluate on held-out data work; to execute, register an Environment with a simulator (docs/extending.md)."
+                f"{self.name}: there is data, but no simulator to execute plans in. Commands that plan, train and "
+                "evaluate on held-out data work; to execute, register an Environment with a simulator "
+                "(docs/extending.md)."
             )
         return self.simulator()
 
