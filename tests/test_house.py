@@ -127,6 +127,21 @@ except pickle.UnpicklingError:
     assert list(unsafe(source)) == []
 
 
+LONGEST = 70
+"""Lines of a function, its docstring among them: about what a screen shows."""
+
+
+@pytest.mark.parametrize("path", CODE, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_function_fits_on_a_screen(path: Path) -> None:
+    functions = [
+        node
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+    lines = [(node.name, (node.end_lineno or node.lineno) - node.lineno + 1) for node in functions]
+    assert [(name, count) for name, count in lines if count > LONGEST] == []
+
+
 SOURCE = ROOT / "src" / "vhdiffuser"
 OURS = ("maze2d", "antmaze", "cube")
 """Packages of `envs`, each of which knows one family of environments."""
