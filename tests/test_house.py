@@ -127,6 +127,29 @@ except pickle.UnpicklingError:
     assert list(unsafe(source)) == []
 
 
+def bare_arrays(source: str) -> Iterator[str]:
+    """Each annotation of an array that does not say what numbers it holds."""
+    for node in ast.walk(ast.parse(source)):
+        annotations = [getattr(node, "annotation", None), getattr(node, "returns", None)]
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Subscript):  # an alias of a type
+            annotations.append(node.value)
+        for annotation in annotations:
+            for part in ast.walk(annotation) if isinstance(annotation, ast.expr) else ():
+                if isinstance(part, ast.Attribute) and ast.unparse(part) in ("np.ndarray", "numpy.ndarray"):
+                    yield f"line {part.lineno}: {ast.unparse(annotation)}"
+
+
+@pytest.mark.parametrize("path", [path for path in CODE if "src" in path.relative_to(ROOT).parts], ids=lambda p: p.stem)
+def test_arrays_say_what_numbers_they_hold(path: Path) -> None:
+    assert list(bare_arrays(path.read_text(encoding="utf-8"))) == []
+
+
+def test_the_search_for_bare_arrays_finds_them() -> None:
+    found = ["def f(a: np.ndarray): ...", "def f() -> list[np.ndarray]: ...", "a: np.ndarray | None = None"]
+    assert all(len(list(bare_arrays(source))) == 1 for source in [*found, "F = Callable[[int], np.ndarray]"])
+    assert list(bare_arrays("def f(a: FloatArray): return isinstance(a, np.ndarray)")) == []
+
+
 LONGEST = 70
 """Lines of a function, its docstring among them: about what a screen shows."""
 

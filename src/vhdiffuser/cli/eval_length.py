@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import tyro
 
 from vhdiffuser.console import err, out, print_json
 from vhdiffuser.envs.registry import get_environment
+from vhdiffuser.types import FloatArray
 from vhdiffuser.weights.places import Source, find_model, run_folder
 
 
@@ -75,7 +75,7 @@ class EvalLength:
         if self.out is not None:
             self._draw(predictors, results, geodesic, goals)
 
-    def _draw(self, predictors: dict[str, Any], results: dict[str, Any], geodesic: Any, goals: np.ndarray) -> None:
+    def _draw(self, predictors: dict[str, Any], results: dict[str, Any], geodesic: Any, goals: FloatArray) -> None:
         from vhdiffuser.benchmark.length_eval import calibration, distance_field
         from vhdiffuser.drawing import boxes_on_page, on_page, rows_down
         from vhdiffuser.report import length_figures
