@@ -73,8 +73,8 @@ class LengthTask:
             quantiles_k = torch.where(batch.hit[:, None], 0.0, quantiles_k)
             y = target(batch.k[:, None], batch.hit[:, None], quantiles_k, T_max)  # (B, quantiles)
             if phase.graph and self.graph is not None:
-                bound = self.graph.bound(batch.t, self.sampler.links(batch.t, phase.links), batch.u) / T_max
-                y = relay_target(y, batch.hit[:, None], bound[:, None])
+                way = self.graph.bound(batch.t, self.sampler.links(batch.t, phase.links), batch.u) / T_max
+                y = relay_target(y, batch.hit[:, None], way[:, None])
 
         td = L_TD(quantiles, y, self.tau, config.kappa)
         cons = L_cons(f, batch.k, quantiles_k[:, 0], T_max)
