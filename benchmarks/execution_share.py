@@ -16,11 +16,13 @@ import sys
 import tempfile
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
+from vhdiffuser.benchmark.methods import load_method
 from vhdiffuser.benchmark.run import run_benchmark
 from vhdiffuser.benchmark.settings import BenchConfig
-from vhdiffuser.cli.bench import Bench
+from vhdiffuser.control.base import default_controller
 from vhdiffuser.envs.registry import get_environment
 from vhdiffuser.errors import VhdError
 from vhdiffuser.results.summary import Summary
@@ -48,12 +50,13 @@ def peak_memory() -> str:
 
 def measure(environment: str, n: int, workers: int) -> None:
     """Run and print."""
-    bench = Bench(environment, weights="shipped")
-    config = BenchConfig(get_environment(environment), methods=("vhd",), n=n, keep=0, workers=workers)
+    known = get_environment(environment)
+    choose, controller = partial(load_method, source="shipped"), default_controller(known.spec, "shipped")
+    config = BenchConfig(known, methods=("vhd",), n=n, keep=0, workers=workers)
 
     def run(config: BenchConfig) -> list[Summary]:
         with tempfile.TemporaryDirectory() as folder:
-            return run_benchmark(config, Path(folder), bench.choose, bench.controller())
+            return run_benchmark(config, Path(folder), choose, controller)
 
     run(replace(config, n=2, workers=1))  # torch's first plans are slow, and would count as planning
     begun = time.perf_counter()

@@ -2,7 +2,7 @@
 
     python benchmarks/length_ablation.py maze2d-large                          every variant
     python benchmarks/length_ablation.py maze2d-large cube --only default paper
-    python benchmarks/length_ablation.py maze2d-large --judge                  only those that are trained
+    python benchmarks/length_ablation.py maze2d-large --evaluate               only those that are trained
 
 All variants make the same number of updates of the same batch size, in runs of their own
 (`VHD_HOME/runs/ENV/ablation-VARIANT`) that go on where they stopped. They are judged as `vhd eval-length` does: 2,000
@@ -23,7 +23,7 @@ from sweep import check_names, comparison_parser, run_comparison, train_run
 
 from vhdiffuser.benchmark import length_eval
 from vhdiffuser.benchmark.geodesic import make_geodesic
-from vhdiffuser.cli.console import err
+from vhdiffuser.console import err
 from vhdiffuser.data.store import Dataset
 from vhdiffuser.envs.datasets import load_dataset
 from vhdiffuser.envs.registry import get_environment
@@ -82,10 +82,14 @@ def variants(spec: EnvSpec) -> dict[str, Variant]:
         "no-graph": Variant("targets without the relay graph", in_phases(default, graph=False)),
         "median-hops": Variant(
             "a hop's median length, not a low quantile",
-            replace(default, relay_graph=replace(default.relay_graph, level=0.5)),
+            replace(default, relay_graph=replace(default.relay_graph, quantile=0.5)),
         ),
-        "median": Variant("f is the median of observed lengths", replace(default, levels=(0.5, *default.levels[1:]))),
-        "one-level": Variant("no quantiles beside f's own: no spread", replace(default, levels=default.levels[:1])),
+        "median": Variant(
+            "f is the median of observed lengths", replace(default, quantiles=(0.5, *default.quantiles[1:]))
+        ),
+        "one-quantile": Variant(
+            "no quantiles beside f's own: no spread", replace(default, quantiles=default.quantiles[:1])
+        ),
         "not-even": Variant("starts and goals as the data has them", in_phases(default, even=0.0)),
         "small-links": Variant("link set K = {1, 2, 4, 8}", in_phases(default, links=(1, 2, 4, 8))),
         "no-consistency": Variant("without L_cons", in_phases(default, lambda_cons=0.0)),
@@ -121,7 +125,7 @@ class GoalsAtRest:
         return self.predictor.predict_spread(starts, self._states(goals))
 
 
-class Judge:
+class Evaluator:
     """Pairs and true steps of one environment: the same for all variants."""
 
     def __init__(self, dataset: Dataset, pairs: int) -> None:
@@ -163,8 +167,14 @@ def train_variant(dataset: Dataset, variant: Variant, loop: LoopConfig, folder: 
     )
 
 
-def judge_variant(
-    table: Comparison, environment: str, name: str, variant: Variant, seed: int, judge: Callable[[], Judge], pairs: int
+def evaluate_variant(
+    table: Comparison,
+    environment: str,
+    name: str,
+    variant: Variant,
+    seed: int,
+    evaluator: Callable[[], Evaluator],
+    pairs: int,
 ) -> None:
     """A row for the model that is there, unless the table has it."""
     path = run_path(environment, name, seed) / "model.safetensors"
@@ -176,7 +186,7 @@ def judge_variant(
         return
     header = load_model(path, "length")[1]
     row |= {"change": variant.change, "updates": header.updates, "minutes": header.notes["minutes"]}
-    table.put(row | judge()(path))
+    table.put(row | evaluator()(path))
 
 
 def main() -> None:
@@ -192,7 +202,7 @@ def main() -> None:
 
 
 def compare(options: argparse.Namespace) -> None:
-    """Train and judge what was asked for, and print the table."""
+    """Train and evaluate what was asked for, and print the table."""
     heading = (
         f"Length Predictors on {options.pairs:,} random pairs: the default, the paper's, and one change at a time."
     )
@@ -201,17 +211,17 @@ def compare(options: argparse.Namespace) -> None:
         dataset = load_dataset(environment)
         known = variants(dataset.spec)
         check_names(options.only, known, "variant")
-        made: list[Judge] = []
+        made: list[Evaluator] = []
 
-        def judge(dataset: Dataset = dataset, made: list[Judge] = made) -> Judge:
+        def evaluator(dataset: Dataset = dataset, made: list[Evaluator] = made) -> Evaluator:
             """Made when first needed, and once: drawing pairs and the fine grid take seconds."""
             if not made:
-                made.append(Judge(dataset, options.pairs))
+                made.append(Evaluator(dataset, options.pairs))
             return made[0]
 
         for seed in options.seeds:
             for name in options.only or known:
-                if not options.judge:
+                if not options.evaluate:
                     loop = replace(
                         get_recipe(get_environment(environment)).length_loop,
                         updates=options.updates,
@@ -219,7 +229,7 @@ def compare(options: argparse.Namespace) -> None:
                         threads=options.threads,
                     )
                     train_variant(dataset, known[name], loop, run_path(environment, name, seed))
-                judge_variant(table, environment, name, known[name], seed, judge, options.pairs)
+                evaluate_variant(table, environment, name, known[name], seed, evaluator, options.pairs)
     print(table.markdown())
 
 

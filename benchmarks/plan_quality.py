@@ -86,7 +86,7 @@ def share_in_walls(geometry: Geometry, places: np.ndarray) -> float:
     return float((wall_distance(geometry.walls, places) < 0.8 * geometry.radius).mean())
 
 
-def judge(planner: Planner, n: int) -> dict[str, float]:
+def evaluate(planner: Planner, n: int) -> dict[str, float]:
     spec = planner.spec
     environment = get_environment(spec.name)
     assert environment.simulator is not None
@@ -131,7 +131,7 @@ def main() -> None:
         for sampler, steps in sweep if len(options.runs) == 1 or options.sweep else [(None, None)]:
             steps = loaded.config.diffusion_steps if sampler == "ddpm" and steps is None else steps
             planner = loaded.with_options(sampler=sampler, steps=steps)
-            row = judge(planner, options.n)
+            row = evaluate(planner, options.n)
             if header is None:
                 header = f"{'run':14}{'sampler':>9}{'steps':>6}" + "".join(f"{key:>11}" for key in row)
                 print(header)

@@ -2,8 +2,8 @@
 
     python benchmarks/planning_states.py antmaze-medium                    all of them, hours
     python benchmarks/planning_states.py cube --only effector --updates 4000
-    python benchmarks/planning_states.py cube --judge --gamma 1.3 1.6      only those that are trained
-    python benchmarks/planning_states.py cube --judge --smoothing 0        plans as the network drew them
+    python benchmarks/planning_states.py cube --evaluate --gamma 1.3 1.6   only those that are trained
+    python benchmarks/planning_states.py cube --evaluate --smoothing 0     plans as the network drew them
 
 Every planning state is a run of its own (`VHD_HOME/runs/ENV/state-NAME`) with the environment's default recipe and the
 same number of updates, that goes on where it stopped. All are judged on the same instances, single-shot and with
@@ -38,7 +38,7 @@ import torch
 from sweep import check_names, comparison_parser, run_comparison, train_run
 
 from vhdiffuser.benchmark.failures import Facts, share_in_walls
-from vhdiffuser.cli.console import err, progress_bar
+from vhdiffuser.console import err, progress_bar
 from vhdiffuser.control.base import make_controller
 from vhdiffuser.data.store import Dataset
 from vhdiffuser.diffusion.task import PlannerTask
@@ -197,7 +197,7 @@ def make_task(dataset: Dataset, device: torch.device) -> PlannerTask:
     )
 
 
-class Judge:
+class Evaluator:
     """Instances, simulators, Length Predictor and controller of one environment: the same for all planning states."""
 
     def __init__(self, environment: Environment, n: int, seed: int, simulators: Simulators) -> None:
@@ -243,15 +243,15 @@ def through_walls(environment: Environment, plans: Sequence[Plan]) -> float | No
     return float(np.mean([share_in_walls(plan, facts) > 0 for plan in plans]))
 
 
-def judge_state(table: Comparison, name: str, judge: Judge, options: argparse.Namespace) -> None:
+def evaluate_state(table: Comparison, name: str, evaluator: Evaluator, options: argparse.Namespace) -> None:
     """Rows for the planner that is there."""
-    path = model_path(judge.spec.name, name)
+    path = model_path(evaluator.spec.name, name)
     if not path.is_file():
-        err.print(f"{judge.spec.name} {name}: not trained yet, left out")
+        err.print(f"{evaluator.spec.name} {name}: not trained yet, left out")
         return
     header = load_model(path, "planner")[1]
     planner = Planner.load(path, outside="ignore").with_options(smoothing=options.smoothing)
-    planner.length_predictor = KnownPart(judge.predictor, planner.spec)
+    planner.length_predictor = KnownPart(evaluator.predictor, planner.spec)
     which = {"state": name, "smoothing": planner.options.smoothing, "model": sha256(path)[:12]}
     about = {
         "dimensions": planner.spec.state_dim,
@@ -260,32 +260,36 @@ def judge_state(table: Comparison, name: str, judge: Judge, options: argparse.Na
         "minutes": header.notes["minutes"],
     }
     for gamma in options.gamma or (planner.options.gamma,):
-        put_rows(table, judge, {**which, "gamma": gamma}, about, partial(planner.with_options, gamma=gamma))
+        put_rows(table, evaluator, {**which, "gamma": gamma}, about, partial(planner.with_options, gamma=gamma))
 
 
-def judge_straight_line(table: Comparison, judge: Judge, gammas: Sequence[float] | None) -> None:
+def evaluate_straight_line(table: Comparison, evaluator: Evaluator, gammas: Sequence[float] | None) -> None:
     """Rows for no planner."""
     which = {"state": STRAIGHT, "smoothing": None, "model": ""}
-    about = {"dimensions": judge.spec.state_dim}
-    for gamma in gammas or (get_recipe(environment_of(judge.spec)).planning.gamma,):
-        put_rows(table, judge, {**which, "gamma": gamma}, about, partial(StraightLine, judge.predictor, gamma))
+    about = {"dimensions": evaluator.spec.state_dim}
+    for gamma in gammas or (get_recipe(environment_of(evaluator.spec)).planning.gamma,):
+        put_rows(table, evaluator, {**which, "gamma": gamma}, about, partial(StraightLine, evaluator.predictor, gamma))
 
 
 def put_rows(
-    table: Comparison, judge: Judge, which: dict[str, Any], about: dict[str, Any], make: Callable[[], BatchPlanner]
+    table: Comparison,
+    evaluator: Evaluator,
+    which: dict[str, Any],
+    about: dict[str, Any],
+    make: Callable[[], BatchPlanner],
 ) -> None:
     """A row for each protocol, but for those that the table has; `which` tells planners apart, `about` does not."""
     for protocol in PROTOCOLS:
         row = {
-            "environment": judge.spec.name,
+            "environment": evaluator.spec.name,
             "protocol": protocol,
-            "n": len(judge.instances),
-            "seed": judge.seed,
-            **judge.models,
+            "n": len(evaluator.instances),
+            "seed": evaluator.seed,
+            **evaluator.models,
             **which,
         }
         if table.find(**row) is None:
-            table.put(row | about | judge(make(), protocol))
+            table.put(row | about | evaluator(make(), protocol))
 
 
 def main() -> None:
@@ -294,14 +298,14 @@ def main() -> None:
     parser.add_argument("--updates", type=int, default=8000, help="updates of every planner (default 8000)")
     parser.add_argument("--n", type=int, default=128, help="instances")
     parser.add_argument("--seed", type=int, default=5, help="of the instances and plans; not the benchmark's")
-    parser.add_argument("--gamma", type=float, nargs="+", help="margins to judge at (default: the recipe's)")
+    parser.add_argument("--gamma", type=float, nargs="+", help="margins to evaluate at (default: the recipe's)")
     parser.add_argument("--smoothing", type=float, help="of the plans, in control steps (default: the recipe's)")
     parser.add_argument("--out", type=Path, help="JSON; a .md is beside it (default: results/planning-states-ENV.json)")
     run_comparison(compare, parser)
 
 
 def compare(options: argparse.Namespace) -> None:
-    """Train and judge what was asked for, and print the table."""
+    """Train and evaluate what was asked for, and print the table."""
     dataset = load_dataset(options.env)
     spec, known = dataset.spec, planning_states(dataset.spec)
     names = (STRAIGHT, *known)
@@ -318,15 +322,15 @@ def compare(options: argparse.Namespace) -> None:
     environment = get_environment(spec.name)
     assert environment.simulator is not None
     with Simulators(environment.simulator, min(environment.simulators, options.n)) as simulators:
-        judge = Judge(environment, options.n, options.seed, simulators)
+        evaluator = Evaluator(environment, options.n, options.seed, simulators)
         for name in options.only or names:
             if name == STRAIGHT:
-                judge_straight_line(table, judge, options.gamma)
+                evaluate_straight_line(table, evaluator, options.gamma)
                 continue
-            if not options.judge:
+            if not options.evaluate:
                 make = partial(make_task, replace(dataset, spec=known[name]))
                 train_run(f"{spec.name} {name}", make, loop, model_path(spec.name, name).parent)
-            judge_state(table, name, judge, options)
+            evaluate_state(table, name, evaluator, options)
     print(table.markdown())
 
 

@@ -2,7 +2,7 @@
 
     python benchmarks/recipes.py --minutes 10                          all of them on maze2d-umaze, hours
     python benchmarks/recipes.py --minutes 10 --only default paper
-    python benchmarks/recipes.py --judge                               only those that are trained
+    python benchmarks/recipes.py --evaluate                            only those that are trained
 
 Every recipe is a run of its own (`VHD_HOME/runs/ENV/recipe-NAME`) that goes on where it stopped. Minutes are of
 training, by the clock: let nothing else run. A recipe is judged single-shot on random instances with the Length
@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 from sweep import check_names, comparison_parser, run_comparison, train_run
 
-from vhdiffuser.cli.console import err
+from vhdiffuser.console import err
 from vhdiffuser.control.base import make_controller
 from vhdiffuser.data.store import Dataset
 from vhdiffuser.diffusion.config import PlannerConfig
@@ -160,7 +160,7 @@ def train_recipe(dataset: Dataset, recipe: Recipe, loop: LoopConfig, path: Path)
     )
 
 
-def judge(planner: Planner, instances: list[Instance], seed: int) -> dict[str, Any]:
+def evaluate(planner: Planner, instances: list[Instance], seed: int) -> dict[str, Any]:
     """Single-shot success and steps, and the quality of the plans that were executed."""
     from plan_quality import quality, share_in_walls  # the script beside this one
 
@@ -197,7 +197,9 @@ def judge(planner: Planner, instances: list[Instance], seed: int) -> dict[str, A
     }
 
 
-def judge_recipe(table: Comparison, environment: str, name: str, recipe: Recipe, options: argparse.Namespace) -> None:
+def evaluate_recipe(
+    table: Comparison, environment: str, name: str, recipe: Recipe, options: argparse.Namespace
+) -> None:
     """A row for the model that is there, unless the table has it."""
     path = model_path(environment, name, recipe)
     if not path.is_file():
@@ -224,7 +226,7 @@ def judge_recipe(table: Comparison, environment: str, name: str, recipe: Recipe,
         "minutes": header.notes["minutes"],
     }
     instances = draw_instances(get_environment(environment).make(), options.n, options.seed)
-    table.put(row | judge(planner, instances, options.seed))
+    table.put(row | evaluate(planner, instances, options.seed))
 
 
 def main() -> None:
@@ -239,7 +241,7 @@ def main() -> None:
 
 
 def compare(options: argparse.Namespace) -> None:
-    """Train and judge what was asked for, and print the table."""
+    """Train and evaluate what was asked for, and print the table."""
     dataset = load_dataset(options.env)
     if not get_environment(options.env).geometry.is_maze or dataset.spec.velocity_dims is None:
         raise VhdError(f"{options.env}: plans are judged by walls and velocities, so this is for point mazes alone.")
@@ -249,11 +251,11 @@ def compare(options: argparse.Namespace) -> None:
     table = Comparison(options.out, ("environment", "recipe"), COLUMNS, heading)
     for name in options.only or known:
         recipe = known[name]
-        if not options.judge:
+        if not options.evaluate:
             source = known[recipe.trained_as or name]
             time = {"minutes": options.minutes, "updates": options.updates, "threads": options.threads}
             train_recipe(dataset, source, replace(source.loop, **time), model_path(options.env, name, recipe))
-        judge_recipe(table, options.env, name, recipe, options)
+        evaluate_recipe(table, options.env, name, recipe, options)
     print(table.markdown())
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from vhdiffuser.cli.console import err, progress_bar
+from vhdiffuser.console import err, progress_bar
 from vhdiffuser.errors import VhdError
 from vhdiffuser.training.loop import LoopConfig, Status, Task, train
 
@@ -20,7 +20,7 @@ def comparison_parser(text: str | None, what: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", metavar="NAME", help=f"these {what} (default: all)")
     parser.add_argument("--threads", type=int, help="CPU threads of a training")
-    parser.add_argument("--judge", action="store_true", help="train nothing, judge what is there")
+    parser.add_argument("--evaluate", action="store_true", help="train nothing, evaluate what is there")
     return parser
 
 

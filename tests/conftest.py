@@ -11,6 +11,8 @@ import gymnasium
 import numpy as np
 import pytest
 
+from vhdiffuser.control.base import CONTROLLERS
+from vhdiffuser.diffusion.samplers import SAMPLERS
 from vhdiffuser.envs import registry
 
 
@@ -32,7 +34,8 @@ def vhd_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def own_registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """What a test registers, and the files that it imports, are forgotten after it."""
     ids = set(gymnasium.registry)
-    monkeypatch.setattr(registry, "_registered", dict(registry._registered))
+    for kept in (registry._environments, CONTROLLERS, SAMPLERS):
+        monkeypatch.setattr(kept, "_values", dict(kept._values))
     monkeypatch.setattr(sys, "path", list(sys.path))
     yield
     for name in set(gymnasium.registry) - ids:

@@ -321,7 +321,7 @@ def test_quick_commands_of_a_page_run(path, prepared, tmp_path, monkeypatch, cap
             if command[0] == "bench":  # rows of models that the page has trained again since would be refused
                 shutil.rmtree(folder / "results", ignore_errors=True)
             with pytest.MonkeyPatch.context() as patch:  # a command is a process: it leaves no registration behind
-                patch.setattr(registry, "_registered", dict(registry._registered))
+                patch.setattr(registry._environments, "_values", dict(registry._environments._values))
                 assert cli.run(command) == 0, f"{step}\nran as: vhd {shlex.join(command)}\n{capsys.readouterr().err}"
 
 

@@ -25,6 +25,18 @@ def test_rooms_import_downwards_only():
     assert done.returncode == 0, done.stdout
 
 
+@pytest.mark.parametrize("path", sorted((ROOT / "benchmarks").glob("*.py")), ids=lambda path: path.name)
+def test_benchmarks_use_the_library_and_not_the_command_line(path: Path) -> None:
+    found = [
+        f"{node.module}.{item.name}" if isinstance(node, ast.ImportFrom) else item.name
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for item in node.names
+    ]
+    assert found
+    assert not [name for name in found if name.startswith("vhdiffuser.cli")]
+
+
 def full_name(node: ast.expr, aliases: dict[str, str]) -> str:
     """`np.load` as `numpy.load`; "" for what is not a name."""
     if isinstance(node, ast.Name):
@@ -115,11 +127,49 @@ except pickle.UnpicklingError:
     assert list(unsafe(source)) == []
 
 
+def bare_arrays(source: str) -> Iterator[str]:
+    """Each annotation of an array that does not say what numbers it holds."""
+    for node in ast.walk(ast.parse(source)):
+        annotations = [getattr(node, "annotation", None), getattr(node, "returns", None)]
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Subscript):  # an alias of a type
+            annotations.append(node.value)
+        for annotation in annotations:
+            for part in ast.walk(annotation) if isinstance(annotation, ast.expr) else ():
+                if isinstance(part, ast.Attribute) and ast.unparse(part) in ("np.ndarray", "numpy.ndarray"):
+                    yield f"line {part.lineno}: {ast.unparse(annotation)}"
+
+
+@pytest.mark.parametrize("path", [path for path in CODE if "src" in path.relative_to(ROOT).parts], ids=lambda p: p.stem)
+def test_arrays_say_what_numbers_they_hold(path: Path) -> None:
+    assert list(bare_arrays(path.read_text(encoding="utf-8"))) == []
+
+
+def test_the_search_for_bare_arrays_finds_them() -> None:
+    found = ["def f(a: np.ndarray): ...", "def f() -> list[np.ndarray]: ...", "a: np.ndarray | None = None"]
+    assert all(len(list(bare_arrays(source))) == 1 for source in [*found, "F = Callable[[int], np.ndarray]"])
+    assert list(bare_arrays("def f(a: FloatArray): return isinstance(a, np.ndarray)")) == []
+
+
+LONGEST = 70
+"""Lines of a function, its docstring among them: about what a screen shows."""
+
+
+@pytest.mark.parametrize("path", CODE, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_function_fits_on_a_screen(path: Path) -> None:
+    functions = [
+        node
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+    lines = [(node.name, (node.end_lineno or node.lineno) - node.lineno + 1) for node in functions]
+    assert [(name, count) for name, count in lines if count > LONGEST] == []
+
+
 SOURCE = ROOT / "src" / "vhdiffuser"
 OURS = ("maze2d", "antmaze", "cube")
 """Packages of `envs`, each of which knows one family of environments."""
-TABLES = {"report/paper.py", "cli/reproduce.py"}
-"""Figures by name of environment: the paper's own table, and updates of the published planners."""
+TABLES = {"report/paper.py"}
+"""Figures by name of environment: the paper's own table."""
 
 
 def asks_which_environment(source: str) -> Iterator[str]:

@@ -42,10 +42,14 @@ def test_the_readme_s_python_passes_a_strict_type_checker(tmp_path: Path, cache:
 
 
 USER = """
+from collections.abc import Callable
+
 import gymnasium
 import numpy as np
+import torch
 
 import vhdiffuser
+from vhdiffuser.control.pd import PDController
 
 planner = vhdiffuser.load_planner("maze2d-large", gamma=1.2, sampler="ddpm", candidates=4)
 reveal_type(planner)
@@ -71,6 +75,17 @@ reveal_type(rollout.plot())
 reveal_type(rollout.video("rollout.gif"))
 reveal_type(agent.plan)
 reveal_type(plans[0].plot(data=[[1, 1], [2, 2]]))
+
+
+def jump(
+    tau: torch.Tensor, tau0: torch.Tensor, older: torch.Tensor, a: list[float], n: int, draw: Callable[[], torch.Tensor]
+) -> torch.Tensor:
+    return tau0
+
+
+vhdiffuser.register_sampler("jump", jump)
+vhdiffuser.register_controller("mine", lambda spec, model: PDController(spec))
+reveal_type(planner.with_options(sampler="jump"))
 reveal_type(vhdiffuser.Plan.load(plans[0].save("plan.npz")) == plans[0])
 """
 
@@ -99,6 +114,7 @@ def test_public_names_have_precise_types(tmp_path: Path, cache: Path) -> None:
             r"pathlib\.Path",
             r"vhdiffuser\.trajectories\.plan\.Plan \| None|Union\[vhdiffuser\.trajectories\.plan\.Plan, None\]",
             r"matplotlib\.axes\._axes\.Axes",
+            r"vhdiffuser\.planner\.planner\.Planner",
             ".*bool",
         ),
         strict=True,
@@ -106,7 +122,8 @@ def test_public_names_have_precise_types(tmp_path: Path, cache: Path) -> None:
         pattern = rf"numpy\.ndarray\[.*numpy\.{expected}.*" if expected in ("floating", "integer") else expected
         assert re.fullmatch(pattern, text), text
     calls = ("load_planner(1)", "load_planner('a', gama=1.0)", "load_planner('a', steps='five')")
-    calls += ("load_planner('a').with_options(sampler='euler')", "load_planner('a').plan([1], [2], steps=3)")
+    calls += ("load_planner('a').with_options(sampler=5)", "load_planner('a').plan([1], [2], steps=3)")
+    calls += ("register_sampler('a', 3)", "register_sampler('a', lambda tau: tau)", "register_controller('a', len)")
     code = "import vhdiffuser\n" + "".join(f"\nvhdiffuser.{call}" for call in calls) + "\n"
     wrong = check_types(tmp_path / "wrong.py", code, cache)
     assert wrong.count("error") == len(calls), "every wrong call is found"

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     __version__: str
     from vhdiffuser.benchmark.evaluate import evaluate
     from vhdiffuser.benchmark.methods import load_method
+    from vhdiffuser.control.base import register_controller
     from vhdiffuser.diffusion.options import PlanningOptions
+    from vhdiffuser.diffusion.samplers import register_sampler
     from vhdiffuser.envs.base import PlanningEnv
     from vhdiffuser.envs.datasets import load_dataset
     from vhdiffuser.envs.environment import Environment, Geometry
@@ -58,6 +60,8 @@ __all__ = [
     "load_planner",
     "make_maze",
     "register",
+    "register_controller",
+    "register_sampler",
     "replan_every",
     "replan_on_deviation",
     "single_shot",
@@ -88,6 +92,8 @@ _HOMES = {
     "load_planner": "vhdiffuser.planner.load",
     "make_maze": "vhdiffuser.envs.maze2d.environments",
     "register": "vhdiffuser.envs.registry",
+    "register_controller": "vhdiffuser.control.base",
+    "register_sampler": "vhdiffuser.diffusion.samplers",
     "train_dynamics": "vhdiffuser.recipes.train",
     "train_length": "vhdiffuser.recipes.train",
     "train_planner": "vhdiffuser.recipes.train",

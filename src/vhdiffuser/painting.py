@@ -10,7 +10,7 @@ import numpy as np
 
 from vhdiffuser.errors import VhdError
 from vhdiffuser.files import atomic_path
-from vhdiffuser.types import FloatArray
+from vhdiffuser.types import FloatArray, ImageArray
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -90,7 +90,7 @@ def _limits(points: FloatArray, boxes: FloatArray) -> tuple[FloatArray, FloatArr
     return points.min(axis=0) - margin, points.max(axis=0) + margin
 
 
-def write_gif(frames: Iterable[np.ndarray], path: Path, fps: float = 25.0) -> Path:
+def write_gif(frames: Iterable[ImageArray], path: Path, fps: float = 25.0) -> Path:
     """Write (h, w, 3) uint8 frames as a looping GIF, whole or not at all."""
     from PIL import Image
 

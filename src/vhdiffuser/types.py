@@ -14,6 +14,9 @@ from vhdiffuser.files import checked_name
 FloatArray = npt.NDArray[np.floating[Any]]
 """Floating-point numbers; float32 where nothing else is said."""
 IntArray = npt.NDArray[np.integer[Any]]
+BoolArray = npt.NDArray[np.bool_]
+ImageArray = npt.NDArray[np.uint8]
+"""A picture (height, width, 3): red, green and blue, 0 to 255."""
 
 
 @dataclass(frozen=True)

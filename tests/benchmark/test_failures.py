@@ -53,7 +53,7 @@ def line(start: tuple[float, float], goal: tuple[float, float], length: int) -> 
     return np.linspace(start, goal, length).astype(np.float32)
 
 
-def judged(states: np.ndarray, goal: tuple[float, float], facts: Facts = FACTS, **changes) -> Failure:
+def evaluated(states: np.ndarray, goal: tuple[float, float], facts: Facts = FACTS, **changes) -> Failure:
     """A plan that nobody followed."""
     plan = Plan(states, np.float32(goal))
     instance = Instance(states[0], plan.goal, 0)
@@ -65,7 +65,7 @@ def judged(states: np.ndarray, goal: tuple[float, float], facts: Facts = FACTS, 
 
 
 def test_a_plan_with_fewer_steps_than_the_way_takes_is_a_horizon_too_short() -> None:
-    enough, short = judged(line((0, 0), (1, 0), 11), (1, 0)), judged(line((0, 0), (1, 0), 10), (1, 0))
+    enough, short = evaluated(line((0, 0), (1, 0), 11), (1, 0)), evaluated(line((0, 0), (1, 0), 10), (1, 0))
     # The goal region's corner is 0.07 off: 0.93 at 0.1 a step takes 10 steps, so 11 states.
     assert (enough.needed, enough.kind) == (11, "tracking")
     assert short.kind == "horizon"
@@ -74,14 +74,14 @@ def test_a_plan_with_fewer_steps_than_the_way_takes_is_a_horizon_too_short() -> 
 
 def test_a_length_clipped_at_t_max_is_one_too_unless_it_was_given() -> None:
     states = line((0, 0), (1, 0), SPEC.T_max)
-    assert judged(states, (1, 0)).kind == "horizon"
-    assert judged(states, (1, 0), predicted=False).kind == "tracking"
+    assert evaluated(states, (1, 0)).kind == "horizon"
+    assert evaluated(states, (1, 0), predicted=False).kind == "tracking"
 
 
 def test_the_way_round_a_wall_needs_more_steps_than_the_straight_one() -> None:
     geodesic = Geodesic(WALLS, spacing=0.05, clearance=0.05)
     maze = replace(WALLED, geodesic=geodesic)
-    straight, round_it = (judged(line((0, 0), (1, 0), 13), (1, 0), facts) for facts in (FACTS, maze))
+    straight, round_it = (evaluated(line((0, 0), (1, 0), 13), (1, 0), facts) for facts in (FACTS, maze))
     assert straight.needed == 11
     assert 15 <= round_it.needed <= 19, "0, 0 to the corner at 0.6 and down again: about 1.6 to 1.8"
     assert round_it.kind == "horizon"
@@ -92,38 +92,38 @@ def test_getting_going_takes_time() -> None:
     assert steps_to_go(1.0, 0.0, 0.1, 0.01) == pytest.approx(15), "10 steps for the first 0.5, then 5"
     assert steps_to_go(0.125, 0.0, 0.1, 0.01) == pytest.approx(5)
     assert steps_to_go(1.0, 0.1, 0.1, 0.01) == pytest.approx(10)
-    assert judged(line((0, 0), (1, 0), 14), (1, 0), replace(FACTS, acceleration=0.01)).kind == "horizon"
+    assert evaluated(line((0, 0), (1, 0), 14), (1, 0), replace(FACTS, acceleration=0.01)).kind == "horizon"
 
 
 def test_a_plan_through_a_wall_is_found_even_where_it_jumps_over_it() -> None:
-    through = judged(line((0, 0), (1, 0), 21), (1, 0), WALLED)
+    through = evaluated(line((0, 0), (1, 0), 21), (1, 0), WALLED)
     assert through.kind == "plan"
     assert through.in_walls == pytest.approx(0.18, abs=0.06), "0.1 of wall and 0.04 on each side"
     jump = np.concatenate([line((0, 0), (0.3, 0), 7), line((0.6, 0), (1, 0), 7)])
-    assert judged(jump, (1, 0), WALLED).in_walls > 0
+    assert evaluated(jump, (1, 0), WALLED).in_walls > 0
     above = np.concatenate([line((0, 0), (0, 0.7), 12), line((0.05, 0.7), (1, 0.7), 12), line((1, 0.6), (1, 0), 12)])
-    assert judged(above, (1, 0), WALLED).kind == "tracking"
+    assert evaluated(above, (1, 0), WALLED).kind == "tracking"
     touching = line((0.3, 0.645), (0.6, 0.645), 12)  # 0.045 off: nearer than the radius, farther than 0.8 of it
     assert share_in_walls(Plan(touching, touching[-1]), WALLED) == 0.0
 
 
 def test_a_point_without_a_radius_cannot_pass_a_wall_either() -> None:
     facts = replace(FACTS, environment=replace(OPEN, geometry=Geometry(walls=WALLS)))
-    through = judged(line((0, 0), (1, 0), 21), (1, 0), facts)
+    through = evaluated(line((0, 0), (1, 0), 21), (1, 0), facts)
     assert (through.kind, through.in_walls) == ("plan", pytest.approx(0.1, abs=0.06))
     jump = np.concatenate([line((0, 0), (0.35, 0), 8), line((0.55, 0), (1, 0), 8)])
-    assert judged(jump, (1, 0), facts).in_walls > 0
-    assert judged(line((0, 0.7), (1, 0.7), 21), (1, 0.7), facts).in_walls == 0
+    assert evaluated(jump, (1, 0), facts).in_walls > 0
+    assert evaluated(line((0, 0.7), (1, 0.7), 21), (1, 0.7), facts).in_walls == 0
 
 
 def test_a_plan_that_ends_elsewhere_or_jumps_to_its_end_misses_its_endpoint() -> None:
-    assert judged(line((0, 0), (0.9, 0), 12), (1, 0)).kind == "endpoint"
+    assert evaluated(line((0, 0), (0.9, 0), 12), (1, 0)).kind == "endpoint"
     jump = line((0, 0), (0.8, 0), 12)
     jump[-1] = (1, 0)
-    result = judged(jump, (1, 0))
+    result = evaluated(jump, (1, 0))
     assert result.kind == "endpoint"
     assert result.end_gap == pytest.approx(1 - 0.8 * 10 / 11 - SPEED, abs=1e-5)
-    assert judged(line((0, 0), (0.96, 0), 12), (1, 0)).kind == "tracking"
+    assert evaluated(line((0, 0), (0.96, 0), 12), (1, 0)).kind == "tracking"
 
 
 def test_an_ant_on_its_back_has_fallen() -> None:
@@ -141,8 +141,11 @@ def test_an_ant_on_its_back_has_fallen() -> None:
 
 
 def test_kinds_are_counted_and_shown_in_turn() -> None:
-    short = judged(line((0, 0), (1, 0), 5), (1, 0))
-    lost, repaired = judged(line((0, 0), (1, 0), 20), (1, 0)), judged(line((0, 0), (1, 0), 20), (1, 0), success=True)
+    short = evaluated(line((0, 0), (1, 0), 5), (1, 0))
+    lost, repaired = (
+        evaluated(line((0, 0), (1, 0), 20), (1, 0)),
+        evaluated(line((0, 0), (1, 0), 20), (1, 0), success=True),
+    )
     assert repaired.kind is None
     failures = [lost, lost, lost, short, repaired]
     assert count_kinds(failures) == {"horizon": 1, "plan": 0, "endpoint": 0, "fall": 0, "tracking": 3}
@@ -209,7 +212,7 @@ def test_instances_are_drawn_again_or_taken_from_the_rows(tmp_path: Path) -> Non
 def test_the_sheet_has_a_panel_or_two_a_failure(tmp_path: Path, dims: int) -> None:
     from matplotlib.image import imread
 
-    kept = judged(line((0, 0), (1, 0), 20), (1, 0)).kept
+    kept = evaluated(line((0, 0), (1, 0), 20), (1, 0)).kept
     if dims == 3:
         plans = tuple((step, np.pad(places, ((0, 0), (0, 1)))) for step, places in kept.plans)
         instance = replace(kept.instance, goal=np.zeros(3))

@@ -47,7 +47,7 @@ class Straight(nn.Module):
 
 
 def predictor(scale: float = 1.0) -> LengthPredictor:
-    return LengthPredictor(Straight(scale), SPEC, LengthConfig(levels=(0.5,)), UNIT)
+    return LengthPredictor(Straight(scale), SPEC, LengthConfig(quantiles=(0.5,)), UNIT)
 
 
 @pytest.fixture

@@ -87,7 +87,7 @@ def test_each_length_variant_leaves_out_one_part(scripts) -> None:
     assert not any(phase.graph for phase in configs["no-graph"].phases)
     assert [phase.even for phase in configs["no-graph"].phases] == [phase.even for phase in LengthConfig().phases]
     assert not any(phase.even for phase in configs["not-even"].phases)
-    assert len(configs["one-level"].levels) == 1
+    assert len(configs["one-quantile"].quantiles) == 1
     assert "full-state" in variants
     assert "full-state" not in scripts["length_ablation"].variants(POINT), "its states are its goals"
 
@@ -109,7 +109,7 @@ def test_recipes_are_trained_judged_and_not_done_twice(scripts, small_home, tmp_
     monkeypatch.setenv("VHD_HOME", str(small_home))
     script, out = scripts["recipes"], tmp_path / "table.json"
     options = ["--updates", "2", "--threads", "1", "--n", "2", "--out", str(out)]
-    call(script, monkeypatch, *options, "--only", "net-16-1-2-4", "no-smoothing", "--judge")
+    call(script, monkeypatch, *options, "--only", "net-16-1-2-4", "no-smoothing", "--evaluate")
     assert not out.exists(), "nothing is trained yet"
     call(script, monkeypatch, *options, "--only", "net-16-1-2-4")
     (row,) = json.loads(out.read_text())
@@ -124,7 +124,7 @@ def test_recipes_are_trained_judged_and_not_done_twice(scripts, small_home, tmp_
         raise AssertionError("done already")
 
     monkeypatch.setattr(script, "train_run", fail)
-    monkeypatch.setattr(script, "judge", fail)
+    monkeypatch.setattr(script, "evaluate", fail)
     call(script, monkeypatch, *options, "--only", "net-16-1-2-4")
     with pytest.raises(SystemExit, match="no recipe nonsense"):
         call(script, monkeypatch, "--only", "nonsense", "--out", str(out))

@@ -178,7 +178,7 @@ def test_states_are_trained_judged_and_not_done_twice(script, ant_home, tmp_path
     monkeypatch.setattr(Planner, "plan_batch", spy)
     out = tmp_path / "states.json"
     options = ["antmaze-medium", "--updates", "2", "--threads", "1", "--n", "2", "--out", str(out)]
-    call(script, monkeypatch, *options, "--only", "xy-velocity", "--judge")
+    call(script, monkeypatch, *options, "--only", "xy-velocity", "--evaluate")
     assert not out.exists(), "nothing is trained yet"
     call(script, monkeypatch, *options, "--only", "xy-velocity")
     rows = json.loads(out.read_text())
@@ -199,7 +199,7 @@ def test_states_are_trained_judged_and_not_done_twice(script, ant_home, tmp_path
     assert "| xy-velocity | 4 | ss |" in text
     assert "| xy-velocity | 4 | rp |" in out.with_suffix(".md").read_text()
 
-    monkeypatch.setattr(script.Judge, "__call__", lambda *values: pytest.fail("judged already"))
+    monkeypatch.setattr(script.Evaluator, "__call__", lambda *values: pytest.fail("judged already"))
     model = (ant_home / "runs/antmaze-medium/state-xy-velocity/model.safetensors").read_bytes()
     call(script, monkeypatch, *options, "--only", "xy-velocity")
     assert (ant_home / "runs/antmaze-medium/state-xy-velocity/model.safetensors").read_bytes() == model
@@ -207,7 +207,7 @@ def test_states_are_trained_judged_and_not_done_twice(script, ant_home, tmp_path
     monkeypatch.undo()
     monkeypatch.setenv("VHD_HOME", str(ant_home))
     monkeypatch.setattr(script, "PROTOCOLS", ("ss",))
-    call(script, monkeypatch, *options, "--only", "straight-line", "xy-velocity", "--judge", "--smoothing", "0")
+    call(script, monkeypatch, *options, "--only", "straight-line", "xy-velocity", "--evaluate", "--smoothing", "0")
     added = json.loads(out.read_text())[2:]
     assert [(row["state"], row["smoothing"]) for row in added] == [("straight-line", None), ("xy-velocity", 0)]
     assert added[0]["average_planned_length"] == added[1]["average_planned_length"] == rows[0]["average_planned_length"]

@@ -25,6 +25,12 @@ def test_the_paper_recipe_trains_as_diffuser_does() -> None:
     assert {learning_rate(loop, update, update / loop.updates) for update in (0, 1, 50, 4000, 8000)} == {2e-4}
 
 
+def test_the_length_predictor_s_quantiles_are_an_option() -> None:
+    options = ["--predictor.quantiles", "0.5", "0.2", "--predictor.relay-graph.quantile", "0.25"]
+    predictor = parse("train", ["length", "maze2d-umaze", *options]).predictor
+    assert (predictor.quantiles, predictor.relay_graph.quantile) == ((0.5, 0.2), 0.25)
+
+
 def test_the_default_recipe_trains_with_muon_at_a_rate_that_rises_and_decays() -> None:
     loop = loop_of()
     assert (loop.optimizer, loop.weight_decay, loop.ema, loop.updates) == ("muon", 1e-4, 0.999, 2500)

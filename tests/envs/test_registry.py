@@ -12,6 +12,7 @@ import pytest
 from toy_point import ENVIRONMENT, SPEC
 
 import vhdiffuser
+from vhdiffuser import extensions
 from vhdiffuser.data.store import Dataset, save_dataset
 from vhdiffuser.envs import registry
 from vhdiffuser.envs.environment import Environment
@@ -136,9 +137,10 @@ def test_a_file_does_not_hide_behind_a_module_of_its_name(tmp_path: Path) -> Non
 
 def packages(monkeypatch: pytest.MonkeyPatch, **values: str) -> None:
     """Installed packages with these entry points."""
-    points = [EntryPoint(name, value, registry.GROUP) for name, value in values.items()]
-    monkeypatch.setattr(registry, "entry_points", lambda group: points if group == registry.GROUP else [])
-    monkeypatch.setattr(registry, "_packages_loaded", False)
+    own = registry._environments
+    points = [EntryPoint(name, value, own.group) for name, value in values.items()]
+    monkeypatch.setattr(extensions, "entry_points", lambda group: points if group == own.group else [])
+    monkeypatch.setattr(own, "_packages_loaded", False)
 
 
 def test_a_package_brings_its_environments(monkeypatch: pytest.MonkeyPatch, robot_file: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from vhdiffuser.envs.antmaze.walker import PROPRIOCEPTION, SHIPPED_WALKER, Walker
-from vhdiffuser.envs.antmaze.walker_training import WalkerConfig, judge_walker, train_walker
+from vhdiffuser.envs.antmaze.walker_training import WalkerConfig, evaluate_walker, train_walker
 from vhdiffuser.errors import DataError
 
 
@@ -42,7 +42,7 @@ def test_files_that_are_no_walker_are_refused(tmp_path, rng):
 @pytest.mark.ogbench
 def test_the_shipped_walker_walks_where_it_is_told_and_stays_up():
     assert len(SHIPPED_WALKER.read_bytes()) < 1_000_000
-    verdict = judge_walker(Walker.load(), walks=4, steps=150, seed=5)
+    verdict = evaluate_walker(Walker.load(), walks=4, steps=150, seed=5)
     assert verdict["slowest_along"] > 0.08, "metres per step along the commanded direction"
     assert verdict["fall_share"] <= 0.25
 
@@ -52,7 +52,7 @@ def test_training_goes_on_where_it_stopped(tmp_path, monkeypatch):
     pytest.importorskip("stable_baselines3")
     from vhdiffuser.envs.antmaze import walker_training
 
-    monkeypatch.setattr(walker_training, "judge_walker", lambda walker: {"speed_along": 0.0, "fall_share": 0.0})
+    monkeypatch.setattr(walker_training, "evaluate_walker", lambda walker: {"speed_along": 0.0, "fall_share": 0.0})
     steps = []
     train_walker(
         WalkerConfig(steps=64, checkpoint_every=64, ants=2), tmp_path, lambda entry: steps.append(entry["steps"])

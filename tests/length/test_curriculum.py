@@ -9,7 +9,7 @@ import torch
 from vhdiffuser.errors import VhdError
 from vhdiffuser.length.config import LengthConfig, PhaseConfig, PlateauConfig
 from vhdiffuser.length.curriculum import Curriculum
-from vhdiffuser.weights.format import load_model
+from vhdiffuser.weights.format import load_model, read_tensors
 from vhdiffuser.weights.places import find_model, shipped_environments
 
 PHASES = tuple(
@@ -77,7 +77,7 @@ def test_config_survives_json() -> None:
 
 def test_paper_recipe_is_the_papers() -> None:
     paper = LengthConfig.paper()
-    assert paper.levels == (0.5,)
+    assert paper.quantiles == (0.5,)
     assert paper.relay_graph is None
     assert not any(phase.graph for phase in paper.phases)
     assert set(paper.expansion.links) == {1, 2, 4, 8}
@@ -121,6 +121,15 @@ def test_shipped_models_load_with_their_recipe_unchanged(name: str) -> None:
     assert json.loads(json.dumps(LengthConfig.from_json(header.config).to_json())) == header.config
 
 
-def test_bad_levels_are_refused() -> None:
-    with pytest.raises(VhdError, match="levels"):
-        LengthConfig(levels=(0.0,))
+@pytest.mark.parametrize("name", shipped_environments())
+def test_files_of_version_0_2_say_levels_and_are_read_as_quantiles(name: str) -> None:
+    path = find_model(name, "length", "shipped")
+    old, new = read_tensors(path)[1]["config"], load_model(path, "length")[1].config
+    assert old["levels"] == new["quantiles"] == [0.3, 0.1, 0.9]
+    assert old["relay_graph"]["level"] == new["relay_graph"]["quantile"] == 0.15
+    assert {*old} - {"levels"} == {*new} - {"quantiles"}
+
+
+def test_bad_quantiles_are_refused() -> None:
+    with pytest.raises(VhdError, match="quantiles"):
+        LengthConfig(quantiles=(0.0,))

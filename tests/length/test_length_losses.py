@@ -16,8 +16,8 @@ def test_target_of_anchors_and_links() -> None:
 def test_relay_target_shortens_anchors_and_replaces_the_bootstrap() -> None:
     y = torch.tensor([0.5, 0.2, 0.3, 0.3])
     hit = torch.tensor([True, True, False, False])
-    bound = torch.tensor([0.4, 0.4, 0.6, torch.inf])
-    torch.testing.assert_close(relay_target(y, hit, bound), torch.tensor([0.4, 0.2, 0.6, 0.3]))
+    way = torch.tensor([0.4, 0.4, 0.6, torch.inf])
+    torch.testing.assert_close(relay_target(y, hit, way), torch.tensor([0.4, 0.2, 0.6, 0.3]))
 
 
 @pytest.mark.parametrize(

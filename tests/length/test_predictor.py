@@ -27,7 +27,7 @@ NORMALIZER = Normalizer(np.array([0, 0, -5, -5], np.float32), np.array([4, 2, 5,
 def make_network(config: LengthConfig = CONFIG, goal_dims: tuple[int, ...] = (0, 1)) -> LengthNetwork:
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        return LengthNetwork(4, goal_dims, len(config.levels), config.network)
+        return LengthNetwork(4, goal_dims, len(config.quantiles), config.network)
 
 
 @pytest.fixture
@@ -73,10 +73,10 @@ def test_spread(predictor: LengthPredictor, states: np.ndarray) -> None:
     np.testing.assert_array_equal(steps, predictor.predict_steps(states, states[:, :2]))
     s = torch.from_numpy(NORMALIZER.normalize(states))
     with torch.no_grad():
-        levels = predictor.network(s, s[:, :2]).clamp(max=1).numpy() * SPEC.T_max
-    np.testing.assert_allclose(spread, np.ptp(levels, axis=1), rtol=1e-5, atol=1e-5)
+        quantiles = predictor.network(s, s[:, :2]).clamp(max=1).numpy() * SPEC.T_max
+    np.testing.assert_allclose(spread, np.ptp(quantiles, axis=1), rtol=1e-5, atol=1e-5)
     assert (spread > 0).all()
-    single = replace(CONFIG, levels=(0.5,))
+    single = replace(CONFIG, quantiles=(0.5,))
     with pytest.raises(VhdError, match="spread"):
         LengthPredictor(make_network(single), SPEC, single, NORMALIZER).predict_spread(states, states)
 

@@ -23,12 +23,12 @@ def test_hops_are_observed_lengths_within_one_episode() -> None:
     points = np.array([0, 0, 1, 1, 2, 2, 3, 3], float)[:, None]
     last = np.array([3, 3, 3, 3, 7, 7, 7, 7])
     tree = cKDTree(np.arange(4.0)[:, None])
-    hops = observed_hops(points, last, tree, 0.0, 2, RelayGraphConfig(level=0.01, least=1))
+    hops = observed_hops(points, last, tree, 0.0, 2, RelayGraphConfig(quantile=0.01, least=1))
     expected = np.zeros((4, 4))
     expected[0, 1] = expected[2, 3] = 2  # but none from 1 to 2: another episode
     np.testing.assert_array_equal(hops, expected)
     # At 2 steps 0 -> 1 is seen twice, at 3 steps once, at 4 never.
-    assert observed_hops(points, last, tree, 0.0, 2, RelayGraphConfig(level=0.01, least=4)).sum() == 0
+    assert observed_hops(points, last, tree, 0.0, 2, RelayGraphConfig(quantile=0.01, least=4)).sum() == 0
 
 
 def test_steps_to_move_is_the_median_moves() -> None:

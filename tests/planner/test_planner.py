@@ -18,7 +18,7 @@ from vhdiffuser.diffusion.unet import TemporalUnet
 from vhdiffuser.envs.registry import get_environment, get_spec
 from vhdiffuser.errors import ClippedLengthWarning, DataError, OutsideDataWarning, VhdError, VhdWarning
 from vhdiffuser.normalizer import Normalizer
-from vhdiffuser.planner import planner as planner_module
+from vhdiffuser.planner import denoising
 from vhdiffuser.planner.planner import Planner
 from vhdiffuser.types import EnvSpec, Episodes
 from vhdiffuser.weights.format import ModelHeader, load_model, save_model
@@ -44,8 +44,8 @@ def pairs(count: int) -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.parametrize("sampler", ["ddpm", "ddim", "dpm++"])
 def test_a_batch_of_mixed_lengths_equals_planning_one_by_one(sampler: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planner_module, "KNOTS_PER_BATCH", 100)  # so that groups are split
-    planner = make_planner().with_options(sampler=sampler)  # type: ignore[arg-type]
+    monkeypatch.setattr(denoising, "KNOTS_PER_BATCH", 100)  # so that groups are split
+    planner = make_planner().with_options(sampler=sampler)
     starts, goals = pairs(24)
     lengths = np.random.default_rng(1).integers(16, 90, 24)
     lengths[:6] = 33
@@ -249,7 +249,7 @@ def test_bad_batches_say_what_is_wrong() -> None:
     with pytest.raises(VhdError, match=r"1\.\.32"):
         planner.with_options(steps=33)
     with pytest.raises(VhdError, match="unknown sampler"):
-        planner.with_options(sampler="euler")  # type: ignore[arg-type]
+        planner.with_options(sampler="euler")
     assert planner.plan_batch(starts[:0], goals[:0], 40) == []
     assert planner.with_options(candidates=3).plan_batch(starts[:0], goals[:0], 40) == []
 

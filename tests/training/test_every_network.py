@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,11 +15,13 @@ from vhdiffuser.control.dynamics_task import DynamicsTask
 from vhdiffuser.control.inverse_dynamics import DynamicsConfig
 from vhdiffuser.diffusion.config import PlannerConfig
 from vhdiffuser.diffusion.task import PlannerTask
-from vhdiffuser.length.config import LengthConfig
+from vhdiffuser.errors import DataError
+from vhdiffuser.length.config import LengthConfig, RelayGraphConfig
 from vhdiffuser.length.task import LengthTask
 from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.training.loop import LoopConfig, Status, train
 from vhdiffuser.types import EnvSpec, Episodes
+from vhdiffuser.weights.format import load_model, read_tensors, save_tensors
 
 SPEC = EnvSpec(
     name="glider",
@@ -81,6 +85,30 @@ def test_both_precisions_learn_alike_in_one_process(kind: str, glides: Episodes,
     # The first updates are the same but for rounding: bf16 has 8 bits.
     assert bf16[0] == pytest.approx(fp32[0], rel=0.05)
     assert np.mean(bf16[-20:]) == pytest.approx(np.mean(fp32[-20:]), rel=0.15)
+
+
+def test_a_length_checkpoint_of_version_0_2_goes_on(glides: Episodes, tmp_path: Path) -> None:
+    """It calls quantiles `levels`; what it was trained with must still be what is asked for."""
+    normalizer = Normalizer.fit(glides.observations)
+    loop = LoopConfig(updates=6, warmup=1, threads=1, device="cpu", precision="fp32")
+
+    def go_on(folder: Path, updates: int, quantile: float = 0.15) -> dict[str, torch.Tensor]:
+        config = replace(LengthConfig(), batch=16, relay_graph=RelayGraphConfig(landmarks=20, quantile=quantile))
+        task = partial(LengthTask, glides, SPEC, config, normalizer, "toy")
+        return load_model(train(task, replace(loop, updates=updates), folder, lambda status: None), "length")[0]
+
+    go_on(tmp_path / "new", 6)
+    shutil.copytree(tmp_path / "new", tmp_path / "old")
+    path = tmp_path / "old" / "checkpoint.safetensors"
+    tensors, header = read_tensors(path)
+    config = header["identity"]["config"]
+    config["levels"] = config.pop("quantiles")
+    config["relay_graph"]["level"] = config["relay_graph"].pop("quantile")
+    save_tensors(path, tensors, header)
+    with pytest.raises(DataError, match="config.relay_graph was"):
+        go_on(tmp_path / "old", 9, quantile=0.5)
+    new, old = go_on(tmp_path / "new", 9), go_on(tmp_path / "old", 9)
+    assert all(torch.equal(new[key], old[key]) for key in new)
 
 
 def test_auto_follows_the_variable_and_then_the_hardware(monkeypatch: pytest.MonkeyPatch) -> None:

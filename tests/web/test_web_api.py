@@ -11,6 +11,7 @@ import pytest
 from fastapi.testclient import TestClient
 from web_toys import BEHIND_WALL, ENVIRONMENT, FREE, STEPS_PER_UNIT, SlowController, toy_library
 
+import vhdiffuser
 from vhdiffuser.web.app import create_app
 from vhdiffuser.web.limits import Limits
 
@@ -79,6 +80,14 @@ def test_options_reach_the_planner(client):
     assert plan(sampler="ddpm", steps=32)["plan"]["frames"][-1] == 32
     assert plan(seed=1)["plan"]["denoising"][0] != plan(seed=2)["plan"]["denoising"][0]
     assert plan(seed=1)["plan"] | {"seconds": 0} == plan(seed=1)["plan"] | {"seconds": 0}
+
+
+def test_a_registered_sampler_is_offered_and_plans(client):
+    vhdiffuser.register_sampler("jump", lambda tau, tau0, older, a, n, draw: tau0)
+    assert client.get("/api/environments/maze2d-umaze").json()["samplers"] == ["ddpm", "ddim", "dpm++", "jump"]
+    plan = client.post("/api/plan", json={**FREE, "sampler": "jump"}).json()["plan"]
+    assert plan["sampler"] == "jump"
+    assert plan["denoising"][1] == plan["denoising"][-1], "it is at the straight line from its first step on"
 
 
 def test_a_stream_tells_horizon_plan_and_execution_in_turn(client):
@@ -168,7 +177,7 @@ def test_what_lies_outside_the_data_is_noted(client):
         ("plan", {**FREE, "environment": "maze3d"}, 404, "unknown environment 'maze3d'. Known: maze2d-umaze"),
         ("plan", {**FREE, "environment": "maze2d-large"}, 404, "vhd train planner maze2d-large"),
         ("plan", {**FREE, "environment": "../../etc/passwd"}, 404, "unknown environment"),
-        ("plan", {**FREE, "sampler": "euler"}, 422, "sampler"),
+        ("plan", {**FREE, "sampler": "euler"}, 422, "unknown sampler 'euler'. Known: ddpm, ddim, dpm++."),
         ("plan", {**FREE, "steps": 33}, 422, "steps must lie in 1..32"),
         ("plan", {**FREE, "steps": 0}, 422, "steps"),
         ("plan", {**FREE, "length": 300}, 422, "plans of 16 to 256"),

@@ -37,7 +37,7 @@ def save_planner(name: str, horizon: int | None = None) -> None:
 
 def save_length() -> None:
     config = LengthConfig()
-    network = LengthNetwork(SPEC.state_dim, goal_dims(SPEC, config), len(config.levels), config.network)
+    network = LengthNetwork(SPEC.state_dim, goal_dims(SPEC, config), len(config.quantiles), config.network)
     save("length", "length", network, config.to_json())
 
 

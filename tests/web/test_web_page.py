@@ -14,6 +14,7 @@ import pytest
 import uvicorn
 from web_toys import SPEC, toy_library
 
+import vhdiffuser
 from vhdiffuser.web.app import create_app
 
 playwright = pytest.importorskip("playwright.sync_api", reason="BROWSER TESTS SKIPPED: pip install playwright")
@@ -228,6 +229,16 @@ def test_the_link_restores_the_scene(page, address):
     expect(page.locator("#status")).to_contain_text("(dpm++, 4 steps)")
     expect(page.locator("#seed")).to_have_value("7")
     expect(page.locator("input[name=protocol][value=ss]")).to_be_checked()
+
+
+def test_a_registered_sampler_is_offered_and_one_that_is_not_there_is_left_out(page, address):
+    vhdiffuser.register_sampler("jump", lambda tau, tau0, older, a, n, draw: tau0)
+    for name, used in (("jump", "jump"), ("euler", "ddim")):
+        page.goto("about:blank")
+        open_scene(page, address, f"start=1,1&goal=1,2.5&protocol=ss&sampler={name}")
+        expect(page.locator("#status")).to_contain_text(f"({used}, 4 steps)")
+        expect(page.locator("#sampler")).to_have_value(used)
+    expect(page.locator("#sampler option")).to_have_text(["ddpm", "ddim", "dpm++", "jump"])
 
 
 def test_an_unknown_environment_in_the_link_is_refused(page, address):

@@ -22,7 +22,7 @@ from vhdiffuser.errors import DataError, VhdError
 from vhdiffuser.execution.simulators import Simulators
 from vhdiffuser.execution.tracking import follow
 from vhdiffuser.trajectories import Plan
-from vhdiffuser.types import EnvSpec, Episodes, FloatArray, Instance
+from vhdiffuser.types import EnvSpec, Episodes, FloatArray, ImageArray, Instance
 
 
 @dataclass(frozen=True)
@@ -192,6 +192,6 @@ class RecordedStart(PlanningEnv):
                 f"got shape {np.shape(instance.start)}."
             )
 
-    def render(self, width: int = 480, height: int = 480) -> np.ndarray:
+    def render(self, width: int = 480, height: int = 480) -> ImageArray:
         """The environment's own."""
         return self.env.render(width, height)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from math import gcd, hypot
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import dijkstra
 from scipy.spatial import cKDTree
@@ -12,7 +14,7 @@ from scipy.spatial import cKDTree
 from vhdiffuser.envs.environment import Environment
 from vhdiffuser.envs.walls import extent, narrowest, wall_distance
 from vhdiffuser.errors import VhdError
-from vhdiffuser.types import EnvSpec, FloatArray, Instance
+from vhdiffuser.types import EnvSpec, FloatArray, Instance, IntArray
 
 _POINTS_PER_WALL = 20
 _REACH = 3
@@ -47,7 +49,7 @@ class Geodesic:
                 if (dr, dc) <= (0, 0) or gcd(dr, abs(dc)) != 1:
                     continue
 
-                def shifted(grid: np.ndarray, r: int, c: int, dr: int = dr, dc: int = dc) -> np.ndarray:
+                def shifted(grid: npt.NDArray[Any], r: int, c: int, dr: int = dr, dc: int = dc) -> npt.NDArray[Any]:
                     left = max(0, -dc) + c
                     return grid[r : r + rows - dr, left : left + columns - abs(dc)]
 
@@ -61,7 +63,7 @@ class Geodesic:
         edges = (np.concatenate(lengths), (np.concatenate(starts), np.concatenate(stops)))
         return csr_matrix(edges, shape=(count, count))
 
-    def _node_of(self, points: FloatArray) -> np.ndarray:
+    def _node_of(self, points: FloatArray) -> IntArray:
         """(n, 2) -> (n,) numbers of the nearest free nodes."""
         distance, node = self._nodes.query(points)
         outside = distance > self.clearance + self.spacing

@@ -97,7 +97,7 @@ def evaluate_length(
     """Compare a predictor with (n,) true steps on pairs (n, d), (n, goal_dim). `seed` draws the relays."""
     spec = predictor.spec
     spread = None
-    if len(predictor.config.levels) > 1:
+    if len(predictor.config.quantiles) > 1:
         predicted, spread = predictor.predict_spread(starts, goals)
     else:
         predicted = predictor.predict_steps(starts, goals)

@@ -31,9 +31,12 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "bench": ("vhdiffuser.cli.bench:Bench", "the paper's methods and protocols on random instances, row by row"),
     "report": ("vhdiffuser.cli.bench:Report", "the paper's table beside ours, and figures, from those rows"),
     "reproduce": ("vhdiffuser.cli.reproduce:Reproduce", "all of it for one environment: data, training, bench, report"),
-    "eval-length": ("vhdiffuser.cli.eval_length:EvalLength", "judge a Length Predictor against true distances"),
+    "eval-length": ("vhdiffuser.cli.eval_length:EvalLength", "evaluate a Length Predictor against true distances"),
     "eval-plans": ("vhdiffuser.cli.eval_plans:EvalPlans", "compare plans with held-out episodes; no simulator needed"),
-    "eval-dynamics": ("vhdiffuser.cli.eval_dynamics:EvalDynamics", "judge an inverse dynamics model on held-out data"),
+    "eval-dynamics": (
+        "vhdiffuser.cli.eval_dynamics:EvalDynamics",
+        "evaluate an inverse dynamics model on held-out data",
+    ),
     "failures": (
         "vhdiffuser.cli.failures:Failures",
         "the failed instances of a benchmark, sorted into kinds and drawn",

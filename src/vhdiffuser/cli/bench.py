@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 from tyro.conf import Positional
 
-from vhdiffuser.cli.console import err, out, print_json, progress_bar
+from vhdiffuser.console import err, out, print_json, progress_bar
 from vhdiffuser.envs.registry import get_environment
-from vhdiffuser.errors import VhdError
-from vhdiffuser.weights.places import Source, find_model
+from vhdiffuser.weights.places import Source
 
 if TYPE_CHECKING:
     from vhdiffuser.benchmark.methods import PlannerChoice
@@ -58,8 +57,8 @@ class Bench:
     instances: Path | None = None
     """Your own pairs: npz or HDF5 with `start_state` (positions, planning states or whole observations) and
     `goal_pos`."""
-    sampler: Literal["ddpm", "ddim", "dpm++"] | None = None
-    """Reverse process (default: the planner's own)."""
+    sampler: str | None = None
+    """Reverse process: ddpm, ddim, dpm++ or a registered one (default: the planner's own)."""
     steps: int | None = None
     """Reverse steps (default: the planner's own)."""
     gamma: float | None = None
@@ -195,7 +194,7 @@ class Bench:
 
     def controller(self) -> Controller:
         """The environment's controller, under these options."""
-        from vhdiffuser.control.base import make_controller
+        from vhdiffuser.control.base import default_controller
         from vhdiffuser.control.pd import PDConfig, PDController
 
         environment = get_environment(self.env)
@@ -204,12 +203,7 @@ class Bench:
             names = ("position_gain", "velocity_gain")
             gains = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
             return PDController(spec, replace(PDConfig(), **gains))
-        if environment.controller != "inverse_dynamics":
-            return make_controller(environment.controller, spec)
-        path = find_model(spec.name, "dynamics", self.weights)
-        if not path.is_file():
-            raise VhdError(f"{spec.name}: no inverse dynamics model. Make it with `vhd train dynamics {spec.name}`.")
-        return make_controller("inverse_dynamics", spec, path)
+        return default_controller(spec, self.weights)
 
     def _write_videos(self, view: View) -> None:
         from vhdiffuser.report.video import write_rollout

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import tyro
 from tyro.conf import Positional
 
-from vhdiffuser.cli.console import err, out, print_json, progress_bar
+from vhdiffuser.console import err, out, print_json, progress_bar
 from vhdiffuser.data.store import (
     Dataset,
     dataset_path,

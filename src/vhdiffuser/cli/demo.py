@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 from tyro.conf import Positional
 
-from vhdiffuser.cli.console import out, print_json, progress_bar
+from vhdiffuser.console import out, print_json, progress_bar
 from vhdiffuser.envs.registry import environment_of, get_environment
 from vhdiffuser.files import sha256
 from vhdiffuser.weights.places import find_model, shipped_environments
@@ -63,7 +63,7 @@ class Demo:
         spec = choice.planner.spec
         environment = environment_of(spec)
         environment.require_simulator()
-        controller = make_controller(environment.controller, spec, dynamics)
+        controller = make_controller(environment.controller, spec, dynamics if dynamics.is_file() else None)
         config = BenchConfig(
             environment=environment,
             methods=("vhd",),

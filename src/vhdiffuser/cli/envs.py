@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from vhdiffuser.cli.console import out, print_json
+from vhdiffuser.console import out, print_json
 from vhdiffuser.envs.environment import Environment
 from vhdiffuser.envs.registry import environments
 

@@ -10,7 +10,7 @@ import numpy as np
 import tyro
 from tyro.conf import Positional
 
-from vhdiffuser.cli.console import err, out, print_json, progress_bar
+from vhdiffuser.console import err, out, print_json, progress_bar
 from vhdiffuser.envs.registry import get_environment
 from vhdiffuser.errors import VhdError
 from vhdiffuser.weights.places import Source, find_model
@@ -25,7 +25,7 @@ Name = Annotated[str, tyro.conf.arg(metavar="ENV")]
 
 @dataclass(frozen=True)
 class EvalDynamics:
-    """Judge an inverse dynamics model: held-out action error, and how well it follows held-out paths as plans.
+    """Evaluate an inverse dynamics model: held-out action error, and how well it follows held-out paths as plans.
 
     Windows of recorded episodes are followed from where they were, from beside the plan and from behind it. Examples:
 

@@ -6,17 +6,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import tyro
 
-from vhdiffuser.cli.console import err, out, print_json
+from vhdiffuser.console import err, out, print_json
 from vhdiffuser.envs.registry import get_environment
+from vhdiffuser.types import FloatArray
 from vhdiffuser.weights.places import Source, find_model, run_folder
 
 
 @dataclass(frozen=True)
 class EvalLength:
-    """Judge a Length Predictor on random pairs that training never saw; draw scatter, calibration and fields.
+    """Evaluate a Length Predictor on random pairs that training never saw; draw scatter, calibration and fields.
 
     Truth is the geodesic distance on a fine grid of the maze (straight-line for the arm), over a
     stated speed. Examples:
@@ -86,7 +86,7 @@ class EvalLength:
         predictors: dict[str, Any],
         results: dict[str, Any],
         geodesic: Any,
-        goals: np.ndarray,
+        goals: FloatArray,
         facts: dict[str, Any],
     ) -> None:
         from vhdiffuser.benchmark.length_eval import calibration, distance_field

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import tyro
 from tyro.conf import Positional
 
-from vhdiffuser.cli.console import err, out, print_json
+from vhdiffuser.console import err, out, print_json
 from vhdiffuser.envs.registry import get_environment
 from vhdiffuser.weights.places import Source
 

@@ -13,7 +13,7 @@ import tyro
 from tyro.conf import Positional
 
 from vhdiffuser.cli.bench import Bench
-from vhdiffuser.cli.console import err, out, print_json, progress_bar
+from vhdiffuser.console import err, out, print_json, progress_bar
 from vhdiffuser.envs.registry import get_environment
 from vhdiffuser.errors import ClippedLengthWarning, VhdError
 from vhdiffuser.files import atomic_path

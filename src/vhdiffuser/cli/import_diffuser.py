@@ -8,7 +8,7 @@ from typing import Literal
 
 import tyro
 
-from vhdiffuser.cli.console import out, print_json
+from vhdiffuser.console import out, print_json
 from vhdiffuser.files import atomic_path
 from vhdiffuser.weights.places import run_folder, run_name
 

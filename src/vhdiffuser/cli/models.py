@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 from tyro.conf import Positional
 
-from vhdiffuser.cli.console import err, out, print_json
+from vhdiffuser.console import err, out, print_json
 from vhdiffuser.envs.registry import find_environment
 from vhdiffuser.weights.places import run_folder, shipped_card, shipped_environments
 

@@ -11,7 +11,7 @@ import numpy as np
 import tyro
 from tyro.conf import Positional
 
-from vhdiffuser.cli.console import out, print_json
+from vhdiffuser.console import out, print_json
 from vhdiffuser.envs.registry import find_environment
 from vhdiffuser.errors import VhdError
 from vhdiffuser.files import atomic_path
@@ -51,8 +51,8 @@ class PlanCommand:
     """How many times as slowly as the data moves the plan is to be followed (default: the planner's own)."""
     candidates: int | None = None
     """Plans drawn, of which the one that the Length Predictor believes most is kept (default: the planner's own)."""
-    sampler: Literal["ddpm", "ddim", "dpm++"] | None = None
-    """Reverse process (default: the planner's own)."""
+    sampler: str | None = None
+    """Reverse process: ddpm, ddim, dpm++ or a registered one (default: the planner's own)."""
     steps: int | None = None
     """Reverse steps (default: the planner's own)."""
     seed: int = 0

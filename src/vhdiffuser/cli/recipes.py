@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import tyro
 from tyro.conf import Positional
 
-from vhdiffuser.cli.console import out, print_json
+from vhdiffuser.console import out, print_json
 from vhdiffuser.recipes.recipe import RecipeName
 
 

@@ -14,7 +14,7 @@ import tyro
 from tyro.conf import Positional
 
 from vhdiffuser.benchmark.methods import TABLE_METHODS
-from vhdiffuser.cli.console import err, out, print_json
+from vhdiffuser.console import err, out, print_json
 from vhdiffuser.data.store import dataset_path
 from vhdiffuser.envs.environment import Environment
 from vhdiffuser.envs.registry import get_environment

@@ -9,7 +9,7 @@ import warnings
 import webbrowser
 from dataclasses import dataclass
 
-from vhdiffuser.cli.console import err, out
+from vhdiffuser.console import err, out
 from vhdiffuser.errors import VhdError, VhdWarning, needs_extra
 from vhdiffuser.weights.places import Source
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Union
 import tyro
 from tyro.conf import Positional
 
-from vhdiffuser.cli.console import out, print_json, progress_bar
+from vhdiffuser.console import out, print_json, progress_bar
 from vhdiffuser.control.inverse_dynamics import DynamicsConfig
 from vhdiffuser.diffusion.config import PlannerConfig
 from vhdiffuser.diffusion.options import PlanningOptions

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from vhdiffuser.envs.registry import environment_of
-from vhdiffuser.errors import UnknownNameError, VhdError
+from vhdiffuser.errors import VhdError
+from vhdiffuser.extensions import Registry
 from vhdiffuser.trajectories import Plan
 from vhdiffuser.types import EnvSpec, FloatArray, IntArray
-from vhdiffuser.weights.places import find_model
+from vhdiffuser.weights.places import Source, find_model
 
 
 class Controller(ABC):
@@ -54,27 +55,32 @@ def _make_inverse_dynamics(spec: EnvSpec, model: Path | None) -> Controller:
     return InverseDynamicsController.load(model)
 
 
-_FACTORIES: dict[str, ControllerFactory] = {"pd": _make_pd, "inverse_dynamics": _make_inverse_dynamics}
+CONTROLLERS: Registry[ControllerFactory] = Registry("controller", "vhdiffuser.controllers")
+"""Controllers by name: ours, registered ones, and those of installed packages."""
+CONTROLLERS.add("pd", _make_pd)
+CONTROLLERS.add("inverse_dynamics", _make_inverse_dynamics)
 
 
-def register_controller(name: str, factory: ControllerFactory) -> None:
-    """Make a controller of one's own known under a new name."""
-    if name in _FACTORIES:
-        raise VhdError(f"a controller named '{name}' is registered already; choose another name.")
-    _FACTORIES[name] = factory
+def register_controller(name: str, factory: ControllerFactory, replace: bool = False) -> None:
+    """Make a controller known by a name, under which an `Environment` asks for it."""
+    CONTROLLERS.register(name, factory, replace)
 
 
 def make_controller(name: str, spec: EnvSpec, model: Path | None = None) -> Controller:
     """The controller of that name for an environment."""
-    if name not in _FACTORIES:
-        raise UnknownNameError("controller", name, list(_FACTORIES))
-    return _FACTORIES[name](spec, model)
+    return CONTROLLERS.get(name)(spec, model)
 
 
-def default_controller(spec: EnvSpec) -> Controller:
-    """The environment's controller, with the inverse dynamics model that you trained or that ships."""
+def default_controller(spec: EnvSpec, source: Source = "auto") -> Controller:
+    """The environment's controller; an inverse dynamics model is the one that you trained or that ships, unless
+    told."""
     name = environment_of(spec).controller
-    return make_controller(name, spec, find_model(spec.name, "dynamics") if name == "inverse_dynamics" else None)
+    if name != "inverse_dynamics":
+        return make_controller(name, spec)
+    path = find_model(spec.name, "dynamics", source)
+    if not path.is_file():
+        raise VhdError(f"{spec.name}: no inverse dynamics model. Make it with `vhd train dynamics {spec.name}`.")
+    return make_controller(name, spec, path)
 
 
 def reference_states(plans: Sequence[Plan], indices: IntArray, ahead: int = 1) -> FloatArray:

@@ -6,13 +6,13 @@ import numpy as np
 import torch
 
 from vhdiffuser.errors import DataError
-from vhdiffuser.types import IntArray
+from vhdiffuser.types import FloatArray, IntArray
 
 
 class Crops:
     """The training states on one device, and the gathers that cut crops out of them."""
 
-    def __init__(self, states: np.ndarray, ends: IntArray, device: torch.device | str = "cpu") -> None:
+    def __init__(self, states: FloatArray, ends: IntArray, device: torch.device | str = "cpu") -> None:
         """states: (N, d) normalised; ends: (E,) one past the last state of each episode."""
         if len(ends) == 0 or ends[-1] != len(states):
             raise DataError(f"the episodes must end where the {len(states)} states end, got ends {ends[-3:]}.")

@@ -13,11 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from vhdiffuser.errors import DataError, needs_extra
-from vhdiffuser.types import Episodes
+from vhdiffuser.types import Episodes, FloatArray, IntArray
 
 OGBENCH_HOSTS = (
     "https://rail.eecs.berkeley.edu/datasets/ogbench/",
@@ -65,7 +67,7 @@ def read_ogbench_file(path: Path) -> Episodes:
 def read_own(path: Path) -> Episodes:
     """A user's own `.npz` or `.hdf5`/`.h5` in the layout at the top of this file."""
     optional = ("actions", "episode_ends", "terminals", "timeouts")
-    readers: dict[str, Callable[..., dict[str, np.ndarray]]] = {
+    readers: dict[str, Callable[..., dict[str, npt.NDArray[Any]]]] = {
         ".npz": _read_npz,
         ".hdf5": _read_hdf5,
         ".h5": _read_hdf5,
@@ -112,7 +114,7 @@ def read_minari(dataset_id: str) -> Episodes:
     return Episodes.from_parts(parts)
 
 
-def _episodes(path: Path, states: np.ndarray, actions: np.ndarray, ends: np.ndarray) -> Episodes:
+def _episodes(path: Path, states: FloatArray, actions: FloatArray, ends: IntArray) -> Episodes:
     """Checked episodes; an error names the file."""
     if ends.size and (np.diff(ends, prepend=0) <= 0).any():
         raise DataError(f"{path}: 'episode_ends' must increase from above 0, got {ends[:5].tolist()}...")
@@ -125,12 +127,12 @@ def _episodes(path: Path, states: np.ndarray, actions: np.ndarray, ends: np.ndar
         raise DataError(f"{path}: {error}") from error
 
 
-def _require_columns(path: Path, field: str, values: np.ndarray, columns: int) -> None:
+def _require_columns(path: Path, field: str, values: FloatArray, columns: int) -> None:
     if values.ndim != 2 or values.shape[1] != columns:
         raise DataError(f"{path}: field '{field}' must have {columns} columns, got shape {values.shape}.")
 
 
-def _read_npz(path: Path, required: tuple[str, ...], optional: tuple[str, ...] = ()) -> dict[str, np.ndarray]:
+def _read_npz(path: Path, required: tuple[str, ...], optional: tuple[str, ...] = ()) -> dict[str, npt.NDArray[Any]]:
     _require_file(path)
     try:
         with np.load(path, allow_pickle=False) as file:
@@ -142,7 +144,7 @@ def _read_npz(path: Path, required: tuple[str, ...], optional: tuple[str, ...] =
         raise DataError(f"{path}: damaged, truncated or not an npz file ({error}). Get it again.") from error
 
 
-def _read_hdf5(path: Path, required: tuple[str, ...], optional: tuple[str, ...] = ()) -> dict[str, np.ndarray]:
+def _read_hdf5(path: Path, required: tuple[str, ...], optional: tuple[str, ...] = ()) -> dict[str, npt.NDArray[Any]]:
     import h5py  # half of the time that importing the package would take
 
     _require_file(path)

@@ -15,7 +15,7 @@ from safetensors.numpy import save_file
 from vhdiffuser.errors import DataError
 from vhdiffuser.files import atomic_path, checked_name, home, require_space
 from vhdiffuser.normalizer import Normalizer
-from vhdiffuser.types import EnvSpec, Episodes
+from vhdiffuser.types import EnvSpec, Episodes, FloatArray
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Dataset:
             digest.update(np.ascontiguousarray(array).data)
         return digest.hexdigest()
 
-    def states(self) -> np.ndarray:
+    def states(self) -> FloatArray:
         """(N, d) planning states."""
         return self.spec.planning_state(self.episodes.observations)
 

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from vhdiffuser.diffusion.config import PlannerConfig
-from vhdiffuser.errors import UnknownNameError, VhdError
+from vhdiffuser.diffusion.samplers import SAMPLERS
+from vhdiffuser.errors import VhdError
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
-
-Sampler = Literal["ddpm", "ddim", "dpm++"]
-SAMPLERS: tuple[Sampler, ...] = ("ddpm", "ddim", "dpm++")
 
 
 class OptionChanges(TypedDict, total=False):
     """Keywords that change `PlanningOptions`; what is left out or None stays as it is."""
 
-    sampler: Sampler | None
+    sampler: str | None
     steps: int | None
     gamma: float | None
     smoothing: float | None
@@ -30,8 +28,8 @@ class OptionChanges(TypedDict, total=False):
 class PlanningOptions:
     """Everything that changes a plan beside the network, the pair, the length and the seed."""
 
-    sampler: Sampler = "ddim"
-    """Reverse process."""
+    sampler: str = "ddim"
+    """Reverse process: `ddpm`, `ddim`, `dpm++`, or the name of a registered one."""
     steps: int = 5
     """Reverse steps of one plan; at most the network's `diffusion_steps`."""
     gamma: float = 1.3
@@ -46,8 +44,7 @@ class PlanningOptions:
     """Plans drawn for each plan returned: the one that the Length Predictor believes most. 1 is no selection."""
 
     def __post_init__(self) -> None:
-        if self.sampler not in SAMPLERS:
-            raise UnknownNameError("sampler", self.sampler, list(SAMPLERS))
+        SAMPLERS.require(self.sampler)
         if self.steps < 1:
             raise VhdError(f"steps must be at least 1, got {self.steps}.")
         if not 0 < self.gamma < float("inf"):

@@ -11,11 +11,12 @@ import numpy as np
 import torch
 
 from vhdiffuser.errors import UnknownNameError, VhdError
+from vhdiffuser.types import FloatArray
 
 Prediction = Literal["epsilon", "sample", "v_prediction"]
 
 
-def cosine_betas(steps: int, s: float = 0.008) -> np.ndarray:
+def cosine_betas(steps: int, s: float = 0.008) -> FloatArray:
     """(N,) beta_i of the cosine schedule (Nichol and Dhariwal 2021), with Diffuser's grid and clipping."""
     grid = np.linspace(0, 1, steps + 1)
     alpha_bar = np.cos((grid + s) / (1 + s) * np.pi / 2) ** 2

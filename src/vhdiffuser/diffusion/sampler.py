@@ -9,7 +9,8 @@ import torch
 from torch import nn
 
 from vhdiffuser.diffusion.process import Process, clamp
-from vhdiffuser.errors import UnknownNameError, VhdError
+from vhdiffuser.diffusion.samplers import SAMPLERS
+from vhdiffuser.errors import VhdError
 
 LOWEST_LOG_SNR = -5.1
 """log(sqrt(alpha_bar) / sqrt(1 - alpha_bar)) below which few-step grids do not begin.
@@ -83,10 +84,6 @@ def dpmpp_step(
     return sqrt((1 - a[n + 1]) / (1 - a[n])) * tau - sqrt(a[n + 1]) * expm1(-h) * tau0
 
 
-STEPS = {"ddpm": ddpm_step, "ddim": ddim_step, "dpm++": dpmpp_step}
-"""(tau, tau0, the tau0 of the step before, alpha_bar of all levels with 1 at the end, step, noise) -> next tau."""
-
-
 def sample(
     network: nn.Module,
     process: Process,
@@ -109,9 +106,7 @@ def sample(
     """
     B, K, d = known.shape
     levels = reverse_levels(process, steps)
-    if sampler not in STEPS:
-        raise UnknownNameError("sampler", sampler, list(STEPS))
-    posterior_step = STEPS[sampler]
+    reverse_step = SAMPLERS.get(sampler)
     a = [*process.alpha_bar.double().cpu()[levels].tolist(), 1.0]  # alpha_bar of the levels visited, then of tau^0
 
     def draw() -> torch.Tensor:
@@ -125,7 +120,9 @@ def sample(
         tau0 = process.clean(predicted, i, tau).clamp(-1, 1)  # clipped to the data's limits, as in Diffuser
         if guide is not None:
             tau0 = guide(clamp(tau0, known, mask)).clamp(-1, 1)
-        tau = posterior_step(tau, tau0, older, a, number, draw)  # line 4, right
+        tau = reverse_step(tau, tau0, older, a, number, draw)  # line 4, right
+        if tau.shape != known.shape:
+            raise VhdError(f"sampler '{sampler}' must return tau of shape {(B, K, d)}, got {tuple(tau.shape)}.")
         tau, older = continued(clamp(tau, known, mask), last), tau0  # line 5
         if keep:
             kept.append(tau)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from vhdiffuser.errors import VhdError
-from vhdiffuser.types import EnvSpec, FloatArray, Instance
+from vhdiffuser.types import EnvSpec, FloatArray, ImageArray, Instance
 
 
 class InstanceSource(ABC):
@@ -28,7 +28,7 @@ class InstanceSource(ABC):
     def check(self, instance: Instance) -> None:
         """Raise `VhdError` if start or goal has the wrong shape, is not finite or lies outside free space."""
 
-    def finite_ends(self, instance: Instance) -> Iterator[tuple[str, np.ndarray]]:
+    def finite_ends(self, instance: Instance) -> Iterator[tuple[str, FloatArray]]:
         """("start", value), ("goal", value): each of a size that the spec allows and finite, or refused.
 
         A start may be a planning state, its goal dimensions alone or a whole observation.
@@ -60,5 +60,5 @@ class PlanningEnv(InstanceSource):
         """Apply one action (m,) for one control step; next observation (o,)."""
 
     @abstractmethod
-    def render(self, width: int = 480, height: int = 480) -> np.ndarray:
+    def render(self, width: int = 480, height: int = 480) -> ImageArray:
         """(height, width, 3) uint8 picture of the present moment, without a screen."""

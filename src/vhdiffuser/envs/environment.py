@@ -16,9 +16,9 @@ from vhdiffuser.data.readers import read_own
 from vhdiffuser.envs.base import InstanceSource, PlanningEnv
 from vhdiffuser.envs.protocols import Protocol
 from vhdiffuser.errors import VhdError
-from vhdiffuser.types import EnvSpec, Episodes, FloatArray
+from vhdiffuser.types import BoolArray, EnvSpec, Episodes, FloatArray
 
-Watch = Callable[[FloatArray], np.ndarray]
+Watch = Callable[[FloatArray], BoolArray]
 """(..., o) observations -> (...,) whether something is the case."""
 
 
@@ -125,11 +125,11 @@ class Environment:
         """The extra that the simulator needs and that is not installed."""
         return self.extra if self.extra is not None and find_spec(self.extra_module) is None else None
 
-    def has_fallen(self, observations: FloatArray) -> np.ndarray:
+    def has_fallen(self, observations: FloatArray) -> BoolArray:
         """(..., o) -> (...,) whether the robot has fallen; never, for one that cannot."""
         return np.zeros(observations.shape[:-1], bool) if self.fallen is None else self.fallen(observations)
 
-    def is_hindered(self, observations: FloatArray) -> np.ndarray:
+    def is_hindered(self, observations: FloatArray) -> BoolArray:
         """(..., o) -> (...,) moments that no benchmark asks for: falls, unless the environment says otherwise."""
         return self.has_fallen(observations) if self.hindered is None else self.hindered(observations)
 

@@ -10,7 +10,7 @@ import numpy as np
 from vhdiffuser.envs.environment import Environment
 from vhdiffuser.envs.registry import environments
 from vhdiffuser.errors import UnknownNameError, VhdError
-from vhdiffuser.types import FloatArray, Instance
+from vhdiffuser.types import FloatArray, ImageArray, Instance
 
 
 def gym_id(environment: Environment) -> str:
@@ -62,7 +62,7 @@ class GoalTask(gymnasium.Env):
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[np.ndarray, dict[str, Any]]:
+    ) -> tuple[FloatArray, dict[str, Any]]:
         """Draw (or set) start and goal."""
         super().reset(seed=seed)
         options = options or {}
@@ -79,7 +79,7 @@ class GoalTask(gymnasium.Env):
         self.simulator.check(instance)
         return self.simulator.reset(instance), {"goal": self.goal.copy()}
 
-    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+    def step(self, action: FloatArray) -> tuple[FloatArray, float, bool, bool, dict[str, Any]]:
         """One control step."""
         observation = self.simulator.step(action)
         spec = self.environment.spec
@@ -87,7 +87,7 @@ class GoalTask(gymnasium.Env):
         distance = float(np.linalg.norm(spec.goal_of(spec.planning_state(observation)) - self.goal))
         return observation, float(distance <= radius), False, False, {"goal": self.goal.copy()}
 
-    def render(self) -> np.ndarray | None:
+    def render(self) -> ImageArray | None:
         """RGB array of the present moment."""
         return self.simulator.render() if self.render_mode == "rgb_array" else None
 

@@ -12,6 +12,7 @@ import mujoco
 import numpy as np
 
 from vhdiffuser.errors import VhdError
+from vhdiffuser.types import FloatArray, ImageArray
 
 _RED = np.array([0.84, 0.27, 0.25, 1.0], np.float32)
 
@@ -35,7 +36,7 @@ class Offscreen:
         mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN.value, self._drawing)
         self._model = model
 
-    def draw(self, data: Any, camera: Any, marks: Sequence[tuple[np.ndarray, float]] = ()) -> np.ndarray:
+    def draw(self, data: Any, camera: Any, marks: Sequence[tuple[FloatArray, float]] = ()) -> ImageArray:
         """(height, width, 3) uint8 picture from a camera; `marks` are (centre, radius) of red balls."""
         self._context.make_current()
         mujoco.mjv_updateScene(

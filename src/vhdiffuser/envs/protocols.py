@@ -17,14 +17,14 @@ import numpy as np
 from vhdiffuser.envs.base import PlanningEnv
 from vhdiffuser.envs.success import reached
 from vhdiffuser.errors import UnknownNameError, VhdError
-from vhdiffuser.types import EnvSpec, FloatArray, Instance
+from vhdiffuser.types import BoolArray, EnvSpec, FloatArray, Instance
 
 THRESHOLD = 0.1
 """Tracking error (normalised, infinity norm) above which replan-on-deviation plans again."""
 CHECK_EVERY = 10
 """Control steps between two checks of the tracking error."""
 
-HitTest = Callable[[FloatArray, FloatArray], np.ndarray]
+HitTest = Callable[[FloatArray, FloatArray], BoolArray]
 """(B, d) states, (B, goal_dim) goals -> (B,) bool."""
 
 Phase = Literal["waiting", "following", "ended"]
@@ -109,7 +109,7 @@ def euclidean_hit(spec: EnvSpec, radius: float) -> HitTest:
     return partial(_within, spec, radius)  # not a local function: environments are sent to worker processes
 
 
-def _within(spec: EnvSpec, radius: float, states: FloatArray, goals: FloatArray) -> np.ndarray:
+def _within(spec: EnvSpec, radius: float, states: FloatArray, goals: FloatArray) -> BoolArray:
     return np.linalg.norm(spec.goal_of(states) - goals, axis=-1) <= radius
 
 

@@ -11,19 +11,18 @@ import sys
 from collections.abc import Iterable
 from functools import partial
 from importlib import import_module
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from vhdiffuser.data.store import dataset_path, saved_facts, saved_names
 from vhdiffuser.envs.environment import Environment
-from vhdiffuser.errors import UnknownNameError, VhdError, warn
+from vhdiffuser.errors import UnknownNameError, VhdError
+from vhdiffuser.extensions import Registry
 from vhdiffuser.files import checked_name
 from vhdiffuser.types import EnvSpec
 
-GROUP = "vhdiffuser.environments"
-"""Entry-point group of packages that bring environments."""
 OURS = (
     "vhdiffuser.envs.maze2d.environments:ENVIRONMENTS",
     "vhdiffuser.envs.antmaze.environments:ENVIRONMENTS",
@@ -31,20 +30,36 @@ OURS = (
 )
 """The paper's five, by the same kind of reference as anybody's."""
 
-_registered: dict[str, Environment] = {}
-_packages_loaded = False
+
+class _Environments(Registry[Environment]):
+    """Environments by name, each with a Gymnasium id; an entry point may bring several."""
+
+    def add(self, name: str, value: Environment, replace: bool = False) -> Environment:
+        super().add(name, value, replace)
+        if value.simulator is not None:
+            from vhdiffuser.envs.gym_task import register_id
+
+            register_id(value)
+        return value
+
+    def check(self, name: str, value: Environment) -> None:
+        checked_name("environment", name)
+
+    def read(self, point: EntryPoint) -> dict[str, Environment]:
+        return {environment.name: environment for environment in load_reference(point.value)}
+
+
+_environments = _Environments("environment", "vhdiffuser.environments")
 
 
 def register(environment: Environment, replace: bool = False) -> Environment:
     """Make an environment known by its name, to the library, to every command and to Gymnasium."""
-    _load_packages()
-    return _register(environment, replace)
+    return _environments.register(environment.name, environment, replace)
 
 
 def environments() -> MappingProxyType[str, Environment]:
     """All registered environments, by name."""
-    _load_packages()
-    return MappingProxyType(_registered)
+    return _environments.values()
 
 
 def known_names() -> list[str]:
@@ -59,9 +74,9 @@ def get_environment(name: str) -> Environment:
         found = load_reference(name)
         if len(found) != 1:
             raise VhdError(f"{name} gives {len(found)} environments: {', '.join(item.name for item in found)}. Need 1.")
-        return _register(found[0], replace=True)
+        return _environments.add(found[0].name, found[0], replace=True)
     if name in environments():
-        return _registered[name]
+        return environments()[name]
     if dataset_path(name).is_file():
         return _of_dataset(name)
     raise UnknownNameError("environment or dataset", name, known_names())
@@ -120,39 +135,11 @@ def load_reference(reference: str) -> tuple[Environment, ...]:
     return found
 
 
-def _register(environment: Environment, replace: bool = False) -> Environment:
-    checked_name("environment", environment.name)
-    if not replace and environment.name in _registered:
-        raise VhdError(
-            f"an environment named '{environment.name}' is registered already; choose another name, or replace=True."
-        )
-    _registered[environment.name] = environment
-    if environment.simulator is not None:
-        from vhdiffuser.envs.gym_task import register_id
-
-        register_id(environment)
-    return environment
-
-
 def register_ours() -> None:
     """Called when `vhdiffuser` is imported, so that Gymnasium knows our ids from then on."""
     for reference in OURS:
         for environment in load_reference(reference):
-            _register(environment, replace=True)
-
-
-def _load_packages() -> None:
-    """The environments of installed packages, once; a package that fails is named and left out."""
-    global _packages_loaded
-    if _packages_loaded:
-        return
-    _packages_loaded = True
-    for point in entry_points(group=GROUP):
-        try:
-            for environment in load_reference(point.value):
-                _register(environment)
-        except Exception as error:  # it is somebody else's code
-            warn(f"the environments of entry point '{point.name}' ({point.value}) are left out: {error}")
+            _environments.add(environment.name, environment, replace=True)
 
 
 def _import_file(path: Path) -> Any:

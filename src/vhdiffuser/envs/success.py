@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from vhdiffuser.types import EnvSpec, FloatArray
+from vhdiffuser.types import BoolArray, EnvSpec, FloatArray
 
 
-def goal_distance(spec: EnvSpec, scale: FloatArray, states: FloatArray, goals: FloatArray) -> np.ndarray:
+def goal_distance(spec: EnvSpec, scale: FloatArray, states: FloatArray, goals: FloatArray) -> FloatArray:
     """||s - g||_inf over the goal dimensions, each divided by `scale` (units per normalised unit, (d,)).
 
     states (..., d) and goals (..., goal_dim) broadcast; `scale` is `Normalizer.scale` of the planning state.
@@ -16,6 +16,6 @@ def goal_distance(spec: EnvSpec, scale: FloatArray, states: FloatArray, goals: F
     return np.abs(difference).max(axis=-1)
 
 
-def reached(spec: EnvSpec, scale: FloatArray, states: FloatArray, goals: FloatArray) -> np.ndarray:
+def reached(spec: EnvSpec, scale: FloatArray, states: FloatArray, goals: FloatArray) -> BoolArray:
     """Whether each state lies in G_eps(g)."""
     return goal_distance(spec, scale, states, goals) <= spec.epsilon

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from vhdiffuser.types import FloatArray
+from vhdiffuser.types import BoolArray, FloatArray
 
 
-def extent(walls: FloatArray) -> tuple[np.ndarray, np.ndarray]:
+def extent(walls: FloatArray) -> tuple[FloatArray, FloatArray]:
     """(2,) low and (2,) high corner of the box that holds all walls: the maze."""
     return walls[:, [0, 2]].min(axis=0), walls[:, [1, 3]].max(axis=0)
 
@@ -17,13 +17,13 @@ def narrowest(walls: FloatArray) -> float:
     return float(min((walls[:, 1] - walls[:, 0]).min(), (walls[:, 3] - walls[:, 2]).min()))
 
 
-def inside(walls: FloatArray, points: FloatArray) -> np.ndarray:
+def inside(walls: FloatArray, points: FloatArray) -> BoolArray:
     """(..., 2) -> (...,) whether a point lies in the maze, in a wall of it or not."""
     low, high = extent(walls)
     return np.asarray(((points >= low) & (points <= high)).all(axis=-1))
 
 
-def wall_distance(walls: FloatArray, points: FloatArray) -> np.ndarray:
+def wall_distance(walls: FloatArray, points: FloatArray) -> FloatArray:
     """(..., 2) -> (...,) distance to the nearest wall; 0 inside a wall and outside the maze."""
     x, y = points[..., 0, None], points[..., 1, None]
     aside = np.maximum(np.maximum(walls[:, 0] - x, x - walls[:, 1]), 0.0)
@@ -31,7 +31,7 @@ def wall_distance(walls: FloatArray, points: FloatArray) -> np.ndarray:
     return np.where(inside(walls, points), np.hypot(aside, along).min(axis=-1), 0.0)
 
 
-def draw_free(walls: FloatArray, clearance: float, rng: np.random.Generator) -> np.ndarray:
+def draw_free(walls: FloatArray, clearance: float, rng: np.random.Generator) -> FloatArray:
     """(2,) a point uniform over what lies at least `clearance` from all walls."""
     low, high = extent(walls)
     while True:

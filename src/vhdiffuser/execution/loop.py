@@ -19,7 +19,7 @@ from vhdiffuser.envs.success import goal_distance
 from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.streams import stream
 from vhdiffuser.trajectories import Plan, Rollout
-from vhdiffuser.types import EnvSpec, FloatArray, IntArray
+from vhdiffuser.types import BoolArray, EnvSpec, FloatArray, IntArray
 
 
 class BatchPlanner(Protocol):
@@ -134,7 +134,7 @@ class ControlLoop:
             item.phase = "following"
             item.planning += share
         # An episode may begin inside its goal region: t_hit = 0, no step is made.
-        self._judge(episodes)
+        self._evaluate(episodes)
 
     def act(self, episodes: Sequence[Episode]) -> FloatArray:
         """(B, m) the action of each at its plan's present index."""
@@ -148,7 +148,7 @@ class ControlLoop:
             item.actions.append(action)
             item.observations.append(observation)
             item.index += 1
-        self._judge(episodes)
+        self._evaluate(episodes)
 
     def distance_to_goal(self, episode: Episode) -> float:
         """||s - g||_inf of the last state, normalised."""
@@ -156,7 +156,7 @@ class ControlLoop:
         state = spec.planning_state(episode.observations[-1])
         return float(goal_distance(spec, self.planner.normalizer.scale, state, episode.goal))
 
-    def _judge(self, episodes: Sequence[Episode]) -> None:
+    def _evaluate(self, episodes: Sequence[Episode]) -> None:
         """Success and phase of each, after its last observation."""
         hit = self.hit or paper_hit(self.planner.spec, self.planner.normalizer.scale)
         hits = hit(*self._states(episodes))
@@ -165,20 +165,20 @@ class ControlLoop:
             if item.phase == "following":
                 item.phase = self.rule.phase(item.success, item.steps, item.index, item.plan.length, bool(deviates))
 
-    def _deviates(self, episodes: Sequence[Episode]) -> np.ndarray:
+    def _deviates(self, episodes: Sequence[Episode]) -> BoolArray:
         """Whether the tracking error is due for a check and above the threshold, of each."""
-        result = np.zeros(len(episodes), bool)
+        result, threshold = np.zeros(len(episodes), bool), self.rule.threshold
         rows = [
             row
             for row, item in enumerate(episodes)
             if item.phase == "following" and self.rule.checks(item.index, item.plan.length)
         ]
-        if rows:
+        if rows and threshold is not None:
             spec = self.planner.spec
             states, _ = self._states([episodes[row] for row in rows])
             planned = np.stack([episodes[row].plan.states[episodes[row].index] for row in rows])
             error = goal_distance(spec, self.planner.normalizer.scale, states, spec.goal_of(planned))
-            result[rows] = error > self.rule.threshold
+            result[rows] = error > threshold
         return result
 
     def _states(self, episodes: Sequence[Episode]) -> tuple[FloatArray, FloatArray]:

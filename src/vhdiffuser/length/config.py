@@ -103,8 +103,8 @@ class RelayGraphConfig:
     """Landmarks around a state that its moves are shifted onto."""
     moves: int = 3_000_000
     """Shifted moves that are looked at."""
-    level: float = 0.15
-    """Quantile of a hop's observed lengths that counts as its length."""
+    quantile: float = 0.15
+    """Which quantile of a hop's observed lengths counts as its length."""
     least: int = 3
     """Observations without which there is no hop."""
     floor: float = 0.05
@@ -164,8 +164,8 @@ class LengthConfig:
     """Pairs in a mini-batch."""
     full_state_goals: bool = False
     """Goals are whole planning states, as the paper writes f(s, g), and not their goal dimensions."""
-    levels: tuple[float, ...] = (0.3, 0.1, 0.9)
-    """Quantiles of the observed lengths that the network outputs. The first is f; all give the spread."""
+    quantiles: tuple[float, ...] = (0.3, 0.1, 0.9)
+    """Which quantiles of the observed lengths the network outputs. The first is f; all give the spread."""
     kappa: float = 0.05
     """Huber threshold, normalised by T_max."""
     lambda_bdry: float = 1.0
@@ -188,8 +188,8 @@ class LengthConfig:
     """Updates over which a phase's loss weights are ramped up."""
 
     def __post_init__(self) -> None:
-        if not self.levels or not all(0 < level < 1 for level in self.levels):
-            raise VhdError(f"levels are quantiles between 0 and 1, at least one, got {self.levels}.")
+        if not self.quantiles or not all(0 < tau < 1 for tau in self.quantiles):
+            raise VhdError(f"quantiles must lie between 0 and 1, and there must be at least one; got {self.quantiles}.")
         if self.batch < 2:
             raise VhdError(f"a mini-batch needs at least 2 pairs, got {self.batch}.")
 
@@ -203,7 +203,7 @@ class LengthConfig:
         rare: dict[str, Any] = {"lambda_triangle": 0.05, "relay_share": 0.05}
         small_K = (1, 2, 4, 8)
         return cls(
-            levels=(0.5,),
+            quantiles=(0.5,),
             relay_graph=None,
             warm_start=replace(
                 _WARM_START,
@@ -247,7 +247,7 @@ class LengthConfig:
             "plateau": PlateauConfig(**value["plateau"]),
             "relay_graph": None if graph is None else RelayGraphConfig(**graph),
         }
-        return cls(**{**value, "levels": tuple(value["levels"]), **phases, **nested})
+        return cls(**{**value, "quantiles": tuple(value["quantiles"]), **phases, **nested})
 
 
 def _phase(value: dict[str, Any]) -> PhaseConfig:

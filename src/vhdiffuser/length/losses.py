@@ -13,12 +13,12 @@ def target(k: torch.Tensor, hit: torch.Tensor, f_bar_k: torch.Tensor, T_max: int
     return torch.where(hit, k / T_max, k / T_max + f_bar_k).clamp(max=1.0)
 
 
-def relay_target(y: torch.Tensor, hit: torch.Tensor, bound: torch.Tensor) -> torch.Tensor:
-    """Our change to eq. (target) where relays know a way of `bound` from s to g (1 or more: they know none).
+def relay_target(y: torch.Tensor, hit: torch.Tensor, way: torch.Tensor) -> torch.Tensor:
+    """Our change to eq. (target) where relays know a way of that length from s to g (1 or more: they know none).
 
     An anchor is not longer than that way, and without an anchor the way replaces the bootstrap f_bar(s_k, g).
     """
-    return torch.where(hit | (bound >= 1), torch.minimum(y, bound), bound)
+    return torch.where(hit | (way >= 1), torch.minimum(y, way), way)
 
 
 def L_TD(f: torch.Tensor, y: torch.Tensor, tau: float | torch.Tensor, kappa: float) -> torch.Tensor:

@@ -45,7 +45,7 @@ class LengthNetwork(nn.Module):
         self,
         state_dim: int,
         goal_dims: tuple[int, ...],
-        levels: int,
+        quantiles: int,
         config: NetworkConfig,
         make_encoder: MakeEncoder = FourierEncoder,
     ) -> None:
@@ -60,10 +60,10 @@ class LengthNetwork(nn.Module):
             layers += [nn.Linear(width, config.width), nn.LayerNorm(config.width), nn.ReLU()]
             width = config.width
         self.mlp = nn.Sequential(*layers)
-        self.head = nn.Linear(width, levels)
+        self.head = nn.Linear(width, quantiles)
 
     def forward(self, s: torch.Tensor, g: torch.Tensor) -> torch.Tensor:
-        """Normalised s (..., d) and g (..., goal_dim) -> (..., levels); level 0 is f_theta."""
+        """Normalised s (..., d) and g (..., goal_dim) -> (..., quantiles); the first is f_theta."""
         phi_g = self.phi_g(g)
         z = [self.phi_s(s), phi_g]
         if self.relative:

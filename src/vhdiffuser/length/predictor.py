@@ -54,7 +54,7 @@ class LengthPredictor:
         tensors, header = load_model(Path(path), "length")
         spec, config = EnvSpec.from_json(header.spec), LengthConfig.from_json(header.config)
         network = LengthNetwork(
-            spec.state_dim, goal_dims(spec, config), len(config.levels), config.network, make_encoder
+            spec.state_dim, goal_dims(spec, config), len(config.quantiles), config.network, make_encoder
         )
         network.load_state_dict(tensors)
         predictor = cls(network.to(device), spec, config, Normalizer.from_json(header.normalizer))
@@ -77,17 +77,17 @@ class LengthPredictor:
         `starts` is (..., d) and `goals` (..., goal_dim), or (..., d) of which the goal dimensions count, in the
         environment's units; leading shapes broadcast against each other. Returns that shape, float32.
         """
-        return self._levels(starts, goals)[..., 0]
+        return self._quantiles(starts, goals)[..., 0]
 
     def predict_spread(self, starts: npt.ArrayLike, goals: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
         """Steps as `predict_steps`, and their spread: how far apart, in steps, the predicted quantiles lie."""
-        if len(self.config.levels) < 2:
+        if len(self.config.quantiles) < 2:
             raise VhdError(
-                f"this model predicts one quantile only ({self.config.levels[0]}), so it knows no spread. "
-                "Train it with at least two `levels`."
+                f"this model predicts one quantile only ({self.config.quantiles[0]}), so it knows no spread. "
+                "Train it with at least two `quantiles`."
             )
-        levels = self._levels(starts, goals)
-        return levels[..., 0], levels.max(axis=-1) - levels.min(axis=-1)
+        quantiles = self._quantiles(starts, goals)
+        return quantiles[..., 0], quantiles.max(axis=-1) - quantiles.min(axis=-1)
 
     def steps_between(self, s: torch.Tensor, end: torch.Tensor) -> torch.Tensor:
         """`predict_steps` for normalised planning states (n, d) and (n, d) on the predictor's own device: (n,)."""
@@ -99,8 +99,8 @@ class LengthPredictor:
         """L_hat = clip(gamma * (f * T_max + 1), L_min, T_max), in states, rounded up."""
         return plan_lengths(self.predict_steps(starts, goals), self.spec, gamma)
 
-    def _levels(self, starts: npt.ArrayLike, goals: npt.ArrayLike) -> FloatArray:
-        """(..., levels) in steps."""
+    def _quantiles(self, starts: npt.ArrayLike, goals: npt.ArrayLike) -> FloatArray:
+        """(..., quantiles) in steps."""
         d = self.spec.state_dim
         s = self._checked("starts", starts, (d,), tuple(range(d)))
         goal_sizes = (len(self._goal_dims), d)

@@ -17,6 +17,7 @@ from scipy.sparse.csgraph import shortest_path
 from scipy.spatial import cKDTree
 
 from vhdiffuser.length.config import RelayGraphConfig
+from vhdiffuser.types import FloatArray, IntArray
 
 _LAGS = 6
 """Different lengths of a hop that are looked at, between m and 2m steps."""
@@ -60,7 +61,7 @@ class RelayGraph:
         return (links + self.steps(t[:, None] + links, u[:, None])).amin(dim=1)
 
 
-def cover(points: np.ndarray, count: int) -> tuple[np.ndarray, float]:
+def cover(points: FloatArray, count: int) -> tuple[FloatArray, float]:
     """Farthest-point sampling: at most `count` of the (n, goal_dim) points, and the radius to which they cover."""
     chosen = [0]
     distance = np.abs(points - points[0]).max(axis=1)
@@ -70,7 +71,7 @@ def cover(points: np.ndarray, count: int) -> tuple[np.ndarray, float]:
     return points[chosen], float(distance.max())
 
 
-def steps_to_move(points: np.ndarray, last: np.ndarray, distance: float, T_max: int) -> int | None:
+def steps_to_move(points: FloatArray, last: IntArray, distance: float, T_max: int) -> int | None:
     """Steps in which the median state moves `distance`; none if that is more than an eighth of T_max."""
     start = np.arange(0, len(points), max(1, len(points) // _CANDIDATES))
     for lag in range(1, max(T_max // 8, 1) + 1):
@@ -81,8 +82,8 @@ def steps_to_move(points: np.ndarray, last: np.ndarray, distance: float, T_max: 
 
 
 def observed_hops(
-    points: np.ndarray, last: np.ndarray, tree: cKDTree, radius: float, m: int, config: RelayGraphConfig
-) -> np.ndarray:
+    points: FloatArray, last: IntArray, tree: cKDTree, radius: float, m: int, config: RelayGraphConfig
+) -> FloatArray:
     """(M, M) steps from landmark to landmark: a low quantile of the moves of m to 2m steps seen between them.
 
     0 where there is no hop, as scipy's graphs want it.
@@ -103,7 +104,7 @@ def observed_hops(
         row[:] = np.bincount(start[known] * M + stop[known], minlength=M * M)
     np.cumsum(counts, axis=0, out=counts)
     total = counts[-1]
-    first = (counts >= np.maximum(config.level * total, 1)).argmax(axis=0)
+    first = (counts >= np.maximum(config.quantile * total, 1)).argmax(axis=0)
     hops = np.where(total >= config.least, lags[first], 0).reshape(M, M)
     np.fill_diagonal(hops, 0)
     return hops

@@ -45,12 +45,14 @@ class LengthTask:
             self.graph = RelayGraph(states[:, list(self.goal_dims)], self.sampler.last, spec.T_max, config.relay_graph)
             self.sampler.divide(self.graph.region)
         self.curriculum = Curriculum(config.phases, config.plateau, config.ramp)
-        self.tau = torch.tensor(config.levels, device=device)
+        self.tau = torch.tensor(config.quantiles, device=device)
 
     def make_network(self) -> nn.Module:
         """A fresh f_theta."""
         config = self.config
-        return LengthNetwork(self.spec.state_dim, self.goal_dims, len(config.levels), config.network, self.make_encoder)
+        return LengthNetwork(
+            self.spec.state_dim, self.goal_dims, len(config.quantiles), config.network, self.make_encoder
+        )
 
     def loss(
         self, network: nn.Module, ema: nn.Module, generator: torch.Generator, update: int
@@ -62,25 +64,25 @@ class LengthTask:
         batch = self.sampler.draw(config.batch, phase.goals, phase.links, generator, phase.even)
 
         # One call for f(s, g) and f(g, g): a wrapped network wants one forward pass per update.
-        both = network(torch.cat([batch.s, batch.g_state]), torch.cat([batch.g, batch.g]))  # (2B, levels)
-        levels, f_gg = both[: config.batch], both[config.batch :]
-        f = levels[:, 0]  # (B,)
+        both = network(torch.cat([batch.s, batch.g_state]), torch.cat([batch.g, batch.g]))  # (2B, quantiles)
+        quantiles, f_gg = both[: config.batch], both[config.batch :]
+        f = quantiles[:, 0]  # (B,)
         with torch.no_grad():
-            levels_k = ema(batch.s_k, batch.g)  # (B, levels)
+            quantiles_k = ema(batch.s_k, batch.g)  # (B, quantiles)
             # At a hit the walk is over: s_k stands in the goal region.
-            levels_k = torch.where(batch.hit[:, None], 0.0, levels_k)
-            y = target(batch.k[:, None], batch.hit[:, None], levels_k, T_max)  # (B, levels)
+            quantiles_k = torch.where(batch.hit[:, None], 0.0, quantiles_k)
+            y = target(batch.k[:, None], batch.hit[:, None], quantiles_k, T_max)  # (B, quantiles)
             if phase.graph and self.graph is not None:
-                bound = self.graph.bound(batch.t, self.sampler.links(batch.t, phase.links), batch.u) / T_max
-                y = relay_target(y, batch.hit[:, None], bound[:, None])
+                way = self.graph.bound(batch.t, self.sampler.links(batch.t, phase.links), batch.u) / T_max
+                y = relay_target(y, batch.hit[:, None], way[:, None])
 
-        td = L_TD(levels, y, self.tau, config.kappa)
-        cons = L_cons(f, batch.k, levels_k[:, 0], T_max)
+        td = L_TD(quantiles, y, self.tau, config.kappa)
+        cons = L_cons(f, batch.k, quantiles_k[:, 0], T_max)
         triangle = f.new_zeros(())
         if lambda_triangle > 0:
-            triangle = L_triangle(f, *self._relay(batch, f.detach(), levels_k[:, 0], ema, phase, generator))
+            triangle = L_triangle(f, *self._relay(batch, f.detach(), quantiles_k[:, 0], ema, phase, generator))
         bdry = L_bdry(f_gg)
-        clip = L_clip(levels)
+        clip = L_clip(quantiles)
         total = (
             td + lambda_cons * cons + lambda_triangle * triangle + config.lambda_bdry * bdry + config.lambda_clip * clip
         )

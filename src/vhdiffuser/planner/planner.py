@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
@@ -16,21 +16,19 @@ from torch import nn
 
 from vhdiffuser.data.motion import FastestMotion
 from vhdiffuser.diffusion.config import PlannerConfig
-from vhdiffuser.diffusion.guidance import Cost, Guidance, box_cost
-from vhdiffuser.diffusion.interpolation import control_rate, knot_count
+from vhdiffuser.diffusion.guidance import Cost, box_cost
 from vhdiffuser.diffusion.options import OptionChanges, PlanningOptions
-from vhdiffuser.diffusion.process import Process, clamp_mask
-from vhdiffuser.diffusion.sampler import sample
+from vhdiffuser.diffusion.process import Process
 from vhdiffuser.diffusion.unet import TemporalUnet
 from vhdiffuser.errors import DataError, VhdError
 from vhdiffuser.length.horizon import plan_lengths
 from vhdiffuser.length.predictor import LengthPredictor
 from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.planner.candidates import StepsPredictor, candidate_seeds, most_believable
+from vhdiffuser.planner.denoising import Denoiser
 from vhdiffuser.planner.pretrained import find_pretrained, push_folder, save_folder
 from vhdiffuser.planner.requests import check_inside, checked_goals, checked_lengths, checked_seeds, checked_starts
 from vhdiffuser.planner.waypoints import checked_waypoints, plan_legs, shared_out
-from vhdiffuser.threads import batches_in_parallel
 from vhdiffuser.trajectories import Plan
 from vhdiffuser.types import EnvSpec, FloatArray, IntArray
 from vhdiffuser.weights.folder import check_config
@@ -42,9 +40,6 @@ if TYPE_CHECKING:
 
 Outside = Literal["warn", "refuse", "ignore"]
 """What happens to a start or goal beyond the limits of the training data."""
-
-KNOTS_PER_BATCH = 2048
-"""Knots denoised at once, which bounds memory and shares work out; on one CPU thread 8,192 were no faster."""
 
 
 class Planner:
@@ -252,10 +247,13 @@ class Planner:
         lengths = checked_lengths(lengths, len(origins), self.lengths, self.config.horizon)  # (B,)
         seeds = checked_seeds(seeds, len(origins))  # (B,)
         cost = None if avoid is None else self._cost(avoid)
+        denoiser = Denoiser(
+            self.network, self.process, self.config, self.spec, self.normalizer, self.options, self.device
+        )
         n = self.options.candidates
         if n == 1 or not len(origins):
-            return self._draw(origins, targets, lengths, seeds, keep_denoising, cost)
-        plans = self._draw(
+            return denoiser.draw(origins, targets, lengths, seeds, keep_denoising, cost)
+        plans = denoiser.draw(
             np.repeat(origins, n, axis=0),
             np.repeat(targets, n, axis=0),
             np.repeat(lengths, n),
@@ -270,51 +268,6 @@ class Planner:
         if callable(avoid):
             return avoid
         return box_cost(self.spec, avoid, self.spec.epsilon * self.spec.goal_of(self.normalizer.scale))
-
-    def _draw(
-        self,
-        starts: FloatArray,
-        targets: FloatArray,
-        lengths: IntArray,
-        seeds: IntArray,
-        keep: bool,
-        cost: Cost | None,
-    ) -> list[Plan]:
-        """One plan for each of (B, d) starts, (B, d) targets, (B,) lengths and (B,) seeds."""
-        counts = np.array([self._knot_count(int(length)) for length in lengths], np.int64)  # (B,) K
-        plans: dict[int, Plan] = {}
-        groups = list(self._groups(counts))
-
-        def denoise(members: IntArray) -> tuple[FloatArray, FloatArray | None]:
-            return self._denoise(starts[members], targets[members], counts[members], seeds[members], keep, cost)
-
-        for members, (knots, kept) in zip(groups, batches_in_parallel(denoise, groups), strict=True):
-            for length in np.unique(lengths[members]):
-                same = np.flatnonzero(lengths[members] == length)
-                K = counts[members[same[0]]]
-                states = control_rate(
-                    knots[same, :K],
-                    int(length),
-                    self.config.stride,
-                    self.spec,
-                    self.config.clamp,
-                    self.options.smoothing,
-                )
-                for row, own_states in zip(same, states, strict=True):
-                    member = int(members[row])
-                    history = None if kept is None else kept[row, :, :K]
-                    plans[member] = self._plan(own_states, starts[member], targets[member], history)
-        return [plans[member] for member in range(len(starts))]
-
-    def _knot_count(self, length: int) -> int:
-        """K of a plan of that length. Drawn at the data's pace it has 1/stretch of its states, and never under L_min.
-
-        A planner of a fixed horizon is not stretched, at its own length or at a predicted one (FH+LP): it has seen
-        crops of one length only, and K must rise with the length through it.
-        """
-        if self.config.horizon is None:
-            length = max(1 + round((length - 1) / self.options.stretch), min(length, self.spec.L_min))
-        return knot_count(length, self.config.stride)
 
     def predict_steps(self, starts: npt.ArrayLike, goals: npt.ArrayLike) -> FloatArray:
         """(B,) shortest-step distances f_theta(s, g) T_max of (B, d) starts and (B, goal_dim) goals."""
@@ -338,53 +291,3 @@ class Planner:
             "no length: give `length` (states of the plan), or make the planner with a length_predictor "
             "(`vhd train length`)."
         )
-
-    def _padded(self, counts: IntArray) -> IntArray:
-        """Knots up to the next multiple that the U-Net's halvings need: what it pads to by itself."""
-        multiple = 2 ** (len(self.config.dim_mults) - 1)
-        return -(-counts // multiple) * multiple
-
-    def _groups(self, counts: IntArray) -> Iterator[IntArray]:
-        """Indices of plans that may share a batch: of one padded length, and few enough to bound memory.
-
-        GroupNorm averages over time, so a plan padded further than it would be alone would come out different.
-        """
-        padded = self._padded(counts)
-        for P in np.unique(padded):
-            members = np.flatnonzero(padded == P)
-            size = max(KNOTS_PER_BATCH // int(P), 1)
-            yield from (members[first : first + size] for first in range(0, len(members), size))
-
-    @torch.inference_mode()
-    def _denoise(
-        self,
-        starts: FloatArray,
-        targets: FloatArray,
-        counts: IntArray,
-        seeds: IntArray,
-        keep: bool,
-        cost: Cost | None,
-    ) -> tuple[FloatArray, FloatArray | None]:
-        """Algorithm 2, lines 2 to 6: padded knots (B, P, d) in units and, if kept, (B, steps + 1, P, d)."""
-        first = self.config.action_dim  # the original Diffuser's knots are (action, state)
-        width = first + self.spec.state_dim
-        P = int(self._padded(counts)[0])
-        last = torch.from_numpy(counts - 1).to(self.device)
-        known = torch.zeros(len(starts), P, width, device=self.device)
-        known[:, 0, first:] = torch.from_numpy(self.normalizer.normalize(starts)).to(self.device)
-        ends = torch.from_numpy(self.normalizer.normalize(targets)).to(self.device)
-        known[torch.arange(len(starts), device=self.device), last, first:] = ends
-        mask = clamp_mask(last, P, width, self.config.clamped_dims(self.spec))
-        generators = [torch.Generator().manual_seed(int(seed)) for seed in seeds]
-        sampler, steps = self.options.sampler, self.options.steps
-        guide = None if cost is None else Guidance.of(cost, self.spec, self.normalizer, first)
-        tau, kept = sample(self.network, self.process, known, mask, generators, sampler, steps, last, keep, guide)
-        knots = self.normalizer.unnormalize(tau[..., first:].cpu().numpy())
-        return knots, None if kept is None else self.normalizer.unnormalize(kept[..., first:].cpu().numpy())
-
-    def _plan(self, states: FloatArray, start: FloatArray, target: FloatArray, kept: FloatArray | None) -> Plan:
-        """The plan with the ends that were asked for, to the last bit, where units and back had rounded them."""
-        last = list(self.spec.goal_dims) if self.config.clamp == "goal" else list(range(self.spec.state_dim))
-        states[0] = start
-        states[-1, last] = target[last]
-        return Plan(states=states, goal=self.spec.goal_of(target), denoising=kept, spec=self.spec)

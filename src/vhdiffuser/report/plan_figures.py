@@ -20,7 +20,7 @@ from vhdiffuser.drawing import (
 )
 from vhdiffuser.trajectories import Plan
 from vhdiffuser.trajectories.plots import projection_of
-from vhdiffuser.types import EnvSpec
+from vhdiffuser.types import EnvSpec, ImageArray
 
 
 def draw_plans(plans: Sequence[Plan], path: Path, columns: int = 4) -> Path:
@@ -36,7 +36,7 @@ def draw_plans(plans: Sequence[Plan], path: Path, columns: int = 4) -> Path:
     return save_figure(figure, path)
 
 
-def denoising_frames(spec: EnvSpec, plan: Plan, size: float = 4.0) -> Iterator[np.ndarray]:
+def denoising_frames(spec: EnvSpec, plan: Plan, size: float = 4.0) -> Iterator[ImageArray]:
     """The knots of one plan after each reverse step, as pictures."""
     if plan.denoising is None:
         raise ValueError("the plan was made without keep_denoising=True.")

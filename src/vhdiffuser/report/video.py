@@ -12,7 +12,7 @@ from vhdiffuser.drawing import boxes_on_page, on_page, walls_of
 from vhdiffuser.envs.base import PlanningEnv
 from vhdiffuser.painting import GOAL, PLAN, ROBOT, START, TRACE, TopView, moments, write_gif
 from vhdiffuser.results.rollout_files import KeptRollout
-from vhdiffuser.types import FloatArray
+from vhdiffuser.types import FloatArray, ImageArray
 
 View = Literal["top", "camera"]
 """How a rollout is shown: painted from above with its plans, or by the simulator's own camera."""
@@ -29,7 +29,7 @@ def write_rollout(env: PlanningEnv, kept: KeptRollout, path: Path, view: View = 
     return write_gif(top_view_frames(env.spec.name, kept, walls, list(env.spec.goal_dims), every), path)
 
 
-def replay_frames(env: PlanningEnv, kept: KeptRollout, every: int = 1, size: int = 480) -> Iterator[np.ndarray]:
+def replay_frames(env: PlanningEnv, kept: KeptRollout, every: int = 1, size: int = 480) -> Iterator[ImageArray]:
     """The simulator's own pictures of a kept rollout: its actions are issued again from its start."""
     env.reset(kept.instance)
     yield env.render(size, size)
@@ -41,7 +41,7 @@ def replay_frames(env: PlanningEnv, kept: KeptRollout, every: int = 1, size: int
 
 def top_view_frames(
     environment: str, kept: KeptRollout, walls: FloatArray, goal_dims: list[int], every: int = 1, size: int = 480
-) -> Iterator[np.ndarray]:
+) -> Iterator[ImageArray]:
     """Walls, the plan being followed, the trace so far and the robot, painted from the rollout alone."""
     places = on_page(environment, kept.states[:, goal_dims])
     plans = [(made, on_page(environment, planned)) for made, planned in kept.plans]

@@ -5,8 +5,10 @@ from __future__ import annotations
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from vhdiffuser.errors import DataError
 from vhdiffuser.files import atomic_path
@@ -93,12 +95,12 @@ def load_plans(path: Path) -> PlanSheet:
     )
 
 
-def _save(path: Path, arrays: dict[str, np.ndarray]) -> None:
+def _save(path: Path, arrays: dict[str, npt.NDArray[Any]]) -> None:
     with atomic_path(path) as temporary, open(temporary, "wb") as file:
         np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
 
 
-def _load(path: Path, needed: tuple[str, ...]) -> dict[str, np.ndarray]:
+def _load(path: Path, needed: tuple[str, ...]) -> dict[str, npt.NDArray[Any]]:
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}

@@ -12,7 +12,7 @@ from torch import nn
 
 from vhdiffuser.errors import DataError
 from vhdiffuser.training.task import Task
-from vhdiffuser.weights.format import FORMAT, read_tensors, save_tensors
+from vhdiffuser.weights.format import FORMAT, read_tensors, renamed, save_tensors
 
 if TYPE_CHECKING:
     from vhdiffuser.training.loop import LoopConfig
@@ -70,17 +70,18 @@ def load_checkpoint(
         raise DataError(f"{error} Delete it, or pass --restart, to train from the beginning.") from error
     if header["format"] not in (1, FORMAT) or "identity" not in header:
         raise DataError(f"{path}: not a checkpoint of this version. Delete it, or pass --restart, to begin anew.")
-    ours = _identity(task, config)
-    if header["identity"].get("config", {}).get("evening"):  # 0 is as data is read today
+    ours, theirs = _identity(task, config), header["identity"]
+    theirs["config"] = renamed(theirs.get("model", {}).get("kind", ""), theirs.get("config", {}))
+    if theirs["config"].get("evening"):  # 0 is as data is read today
         raise DataError(
             f"{path}: its run averages the data's states over time (`evening`), which this version cannot. "
             "Give another --name, or --restart to train from the beginning."
         )
     differing = [
-        f"{part}.{key} was {json.dumps(header['identity'].get(part, {}).get(key))}, now {json.dumps(value)}"
+        f"{part}.{key} was {json.dumps(theirs.get(part, {}).get(key))}, now {json.dumps(value)}"
         for part, values in ours.items()
         for key, value in values.items()
-        if header["identity"].get(part, {}).get(key) != value
+        if theirs.get(part, {}).get(key) != value
     ]
     if differing:
         raise DataError(

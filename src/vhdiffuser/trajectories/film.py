@@ -11,7 +11,7 @@ import numpy as np
 from vhdiffuser.drawing import boxes_on_page, on_page
 from vhdiffuser.painting import GOAL, OLD_GOAL, PLAN, ROBOT, START, TRACE, TopView, moments, write_gif
 from vhdiffuser.trajectories.plan import Plan
-from vhdiffuser.types import EnvSpec, FloatArray
+from vhdiffuser.types import EnvSpec, FloatArray, ImageArray
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -34,7 +34,7 @@ def write_film(spec: EnvSpec, rollouts: Sequence[Rollout], walls: FloatArray, pa
 
 def film_frames(
     spec: EnvSpec, rollouts: Sequence[Rollout], walls: FloatArray, every: int = 4, size: int = 560
-) -> Iterator[np.ndarray]:
+) -> Iterator[ImageArray]:
     """A planner at work: each plan denoised from noise (where that was kept), then followed, goal after goal.
 
     Each rollout begins where the one before ended. At `FILM_FPS`, `every` control steps a picture.
@@ -97,7 +97,7 @@ def _denoised(
         yield from [picture] * int(FILM_FPS / (2 if step == steps else 6))
 
 
-def _shrunk(picture: Image.Image) -> np.ndarray:
+def _shrunk(picture: Image.Image) -> ImageArray:
     from PIL import Image
 
     size = (picture.width // _FINER, picture.height // _FINER)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from vhdiffuser.errors import VhdError
-from vhdiffuser.types import FloatArray, Instance
+from vhdiffuser.types import BoolArray, FloatArray, Instance
 from vhdiffuser.web.library import Loaded
 from vhdiffuser.web.messages import FieldReply, FieldRequest, View
 from vhdiffuser.web.scene import numbers, views_of
@@ -50,7 +50,7 @@ def _axes(view: View, points: int) -> tuple[FloatArray, FloatArray]:
     return right, up
 
 
-def _free(loaded: Loaded, places: FloatArray) -> np.ndarray:
+def _free(loaded: Loaded, places: FloatArray) -> BoolArray:
     """(rows, columns) bool: free space and one point into its walls, so that a smooth picture reaches them."""
     walls = loaded.environment.geometry.walls
     if len(walls) == 0:

@@ -160,7 +160,7 @@ def _missing(name: str, source: Source) -> Missing:
 
 
 def _load(name: str, source: Source) -> Loaded:
-    from vhdiffuser.control.base import make_controller
+    from vhdiffuser.control.base import default_controller
     from vhdiffuser.planner.load import load_planner
     from vhdiffuser.planner.planner import Planner
 
@@ -178,10 +178,6 @@ def _load(name: str, source: Source) -> Loaded:
             for horizon, path in paths.items()
             if path.is_file()
         },
-        controller=(
-            make_controller(environment.controller, spec, dynamics if dynamics.is_file() else None)
-            if executes
-            else None
-        ),
+        controller=default_controller(spec, source) if executes else None,
         pool=SimulatorPool(environment.make, env) if isinstance(env, PlanningEnv) else None,
     )

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, FiniteFloat
+
+from vhdiffuser.diffusion.samplers import SAMPLERS
+from vhdiffuser.errors import UnknownNameError
 
 MAX_PAIRS = 256
 """Pairs in one request for lengths."""
@@ -12,8 +15,16 @@ MAX_GRID = 160
 """Points along the longer side of a distance field."""
 
 Point = Annotated[list[FiniteFloat], Field(min_length=1, max_length=32)]
-Sampler = Literal["ddpm", "ddim", "dpm++"]
 Protocol = Literal["ss", "rp"]
+
+
+def _known_sampler(name: str) -> str:
+    """Pydantic's validators refuse by ValueError."""
+    try:
+        SAMPLERS.require(name)
+    except UnknownNameError as error:
+        raise ValueError(str(error).removesuffix(".")) from None
+    return name
 
 
 class _Strict(BaseModel):
@@ -37,7 +48,9 @@ class PlanRequest(Numbered):
     goal: Point = Field(description="Goal dimensions.")
     length: int | None = Field(None, ge=2, le=4096, description="States of the plan; left out: predicted.")
     gamma: FiniteFloat | None = Field(None, gt=0, le=10, description="Margin on the predicted length.")
-    sampler: Sampler | None = Field(None, description="Reverse process.")
+    sampler: Annotated[str, Field(max_length=64), AfterValidator(_known_sampler)] | None = Field(
+        None, description="Reverse process: one of the scene's `samplers`."
+    )
     steps: int | None = Field(None, ge=1, le=1000, description="Reverse steps.")
     seed: int = Field(0, ge=0, le=2**31 - 1, description="Seed of the noise.")
 

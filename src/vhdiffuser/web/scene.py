@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from vhdiffuser.diffusion.options import SAMPLERS
+from vhdiffuser.diffusion.samplers import SAMPLERS
 from vhdiffuser.envs.walls import extent, narrowest
 from vhdiffuser.errors import VhdError
 from vhdiffuser.planner.requests import EDGE
@@ -45,7 +45,7 @@ def describe(loaded: Loaded, commands: tuple[str, ...]) -> SceneReply:
         step_budget=loaded.environment.step_budget,
         gamma=planner.options.gamma,
         sampler=planner.options.sampler,
-        samplers=list(SAMPLERS),
+        samplers=SAMPLERS.names(),
         steps=planner.options.steps,
         max_steps=planner.config.diffusion_steps,
         executes=loaded.controller is not None,

@@ -136,11 +136,23 @@ def load_model(path: Path, kind: str | None = None) -> tuple[dict[str, torch.Ten
         raise DataError(f"{error} Train or download it again.") from error
     if content.pop("format") not in (1, FORMAT):
         raise DataError(f"{path}: written by another version of vhdiffuser; train it again or change versions.")
-    header = ModelHeader(**_split_planning(content) if content["kind"] == "planner" else content)
+    content = _split_planning(content) if content["kind"] == "planner" else content
+    header = ModelHeader(**{**content, "config": renamed(content["kind"], content["config"])})
     if kind is not None and header.kind != kind:
         raise DataError(f"{path}: holds a {header.kind} model, but a {kind} model was asked for.")
     half = (torch.float16, torch.bfloat16)
     return {key: value.float() if value.dtype in half else value for key, value in tensors.items()}, header
+
+
+def renamed(kind: str, config: dict[str, Any]) -> dict[str, Any]:
+    """A config with today's names: up to version 0.2 a Length Predictor's quantiles were called levels."""
+    if kind != "length" or "levels" not in config:
+        return config
+    graph = config["relay_graph"]
+    if graph is not None:
+        graph = {"quantile" if key == "level" else key: value for key, value in graph.items()}
+    config = {"quantiles" if key == "levels" else key: value for key, value in config.items()}
+    return {**config, "relay_graph": graph}
 
 
 def _split_planning(content: dict[str, Any]) -> dict[str, Any]:

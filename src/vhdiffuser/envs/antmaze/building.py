@@ -17,7 +17,7 @@ from vhdiffuser.envs.antmaze.environments import OGBENCH_TOLERANCE
 from vhdiffuser.envs.antmaze.maze import cell_centre, cell_of, noisy_centre
 from vhdiffuser.envs.antmaze.simulator import AntPhysics
 from vhdiffuser.envs.antmaze.walker import Walker
-from vhdiffuser.types import FloatArray
+from vhdiffuser.types import FloatArray, IntArray
 
 EPISODE = 1000
 """Transitions of a whole episode: OGBench's 1001 rows are 1001 states, and the last row's action leads nowhere."""
@@ -38,7 +38,7 @@ def build_chunk(
     return [_episode(length, rng, walker, physics, subgoals) for length in lengths]
 
 
-def vertex_cells(maze_map: np.ndarray) -> np.ndarray:
+def vertex_cells(maze_map: IntArray) -> IntArray:
     """(n, 2) free cells that are no straight corridor: OGBench's goals."""
     cells = []
     for i, j in np.argwhere(maze_map == 0):
@@ -49,7 +49,7 @@ def vertex_cells(maze_map: np.ndarray) -> np.ndarray:
     return np.array(cells)
 
 
-def subgoal_table(maze_map: np.ndarray) -> np.ndarray:
+def subgoal_table(maze_map: IntArray) -> FloatArray:
     """(I, J, I, J, 2): [goal cell, present cell] -> centre of the next cell, as OGBench's `get_oracle_subgoal`.
 
     Its breadth-first search depends on the two cells only, and costs as much as the physics of a step.
@@ -68,7 +68,7 @@ def subgoal_table(maze_map: np.ndarray) -> np.ndarray:
     return table
 
 
-def _steps_to(goal: tuple[int, ...], maze_map: np.ndarray) -> np.ndarray:
+def _steps_to(goal: tuple[int, ...], maze_map: IntArray) -> IntArray:
     """Cells to walk from each cell to the goal's; -1 where there is no way."""
     steps = np.full(maze_map.shape, -1)
     steps[goal] = 0
@@ -83,13 +83,13 @@ def _steps_to(goal: tuple[int, ...], maze_map: np.ndarray) -> np.ndarray:
     return steps
 
 
-def _is_free(cell: tuple[int, ...], maze_map: np.ndarray) -> bool:
+def _is_free(cell: tuple[int, ...], maze_map: IntArray) -> bool:
     inside = 0 <= cell[0] < maze_map.shape[0] and 0 <= cell[1] < maze_map.shape[1]
     return inside and maze_map[cell] == 0
 
 
 def _episode(
-    length: int, rng: np.random.Generator, walker: Walker, physics: AntPhysics, subgoals: np.ndarray
+    length: int, rng: np.random.Generator, walker: Walker, physics: AntPhysics, subgoals: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     free, vertices = np.argwhere(physics.maze_map == 0), vertex_cells(physics.maze_map)
     states = np.empty((length + 1, 29), np.float32)

@@ -15,7 +15,7 @@ from vhdiffuser.envs.base import PlanningEnv
 from vhdiffuser.envs.environment import Environment, Geometry
 from vhdiffuser.envs.protocols import Protocol, euclidean_hit, replan_on_deviation
 from vhdiffuser.streams import stream
-from vhdiffuser.types import EnvSpec, FloatArray, Instance
+from vhdiffuser.types import BoolArray, EnvSpec, FloatArray, Instance
 
 OGBENCH_TOLERANCE = 0.5
 """OGBench calls a goal reached at this Euclidean distance in metres."""
@@ -23,7 +23,7 @@ OGBENCH_TASKS = 5
 OGBENCH_STEPS = 1000
 
 
-def fallen(observations: FloatArray) -> np.ndarray:
+def fallen(observations: FloatArray) -> BoolArray:
     """(..., o) -> (...,) whether the torso's own up points down. Nothing ends its episode then, and it stays there.
 
     Observations 3 to 6 are the torso's unit quaternion (w, x, y, z), of which the up axis has the

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from vhdiffuser.errors import VhdError
-from vhdiffuser.types import FloatArray
+from vhdiffuser.types import FloatArray, IntArray
 
 MEDIUM = ("########", "#OO##OO#", "#OO#OOO#", "##OOO###", "#OO#OOO#", "#O#OO#O#", "#OOO#OO#", "########")
 """`#` wall, `O` free."""
@@ -19,7 +19,7 @@ TORSO_RADIUS = 0.25
 """Radius of the ant's torso: no position nearer to a wall can be reached."""
 
 
-def cell_centre(cell: tuple[int, int] | np.ndarray) -> np.ndarray:
+def cell_centre(cell: tuple[int, int] | IntArray) -> FloatArray:
     """(2,) xy of the centre of cell (i, j)."""
     return np.array([cell[1] * CELL - CELL, cell[0] * CELL - CELL])
 
@@ -29,17 +29,17 @@ def cell_of(xy: FloatArray) -> tuple[int, int]:
     return int((xy[1] + 1.5 * CELL) / CELL), int((xy[0] + 1.5 * CELL) / CELL)
 
 
-def noisy_centre(cell: tuple[int, int] | np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def noisy_centre(cell: tuple[int, int] | IntArray, rng: np.random.Generator) -> FloatArray:
     """(2,) a point of the cell as OGBench draws starts and goals: the centre +- 1 in x and y."""
     return cell_centre(cell) + rng.uniform(-NOISE, NOISE, 2)
 
 
-def map_of(rows: tuple[str, ...]) -> np.ndarray:
+def map_of(rows: tuple[str, ...]) -> IntArray:
     """(n, m): 1 wall, 0 free, as OGBench has it."""
     return np.array([[int(tile == "#") for tile in row] for row in rows])
 
 
-def wall_boxes(maze_map: np.ndarray) -> np.ndarray:
+def wall_boxes(maze_map: IntArray) -> FloatArray:
     """(n, 4) walls as x_low, x_high, y_low, y_high."""
     centres = np.array([cell_centre(cell) for cell in np.argwhere(maze_map == 1)])
     x, y = centres.T

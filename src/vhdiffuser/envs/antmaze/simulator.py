@@ -18,7 +18,7 @@ from vhdiffuser.envs.base import PlanningEnv
 from vhdiffuser.envs.offscreen import Offscreen, resized
 from vhdiffuser.envs.walls import draw_free, wall_distance
 from vhdiffuser.errors import UnknownNameError, VhdError, needs_extra
-from vhdiffuser.types import EnvSpec, FloatArray, Instance
+from vhdiffuser.types import EnvSpec, FloatArray, ImageArray, Instance, IntArray
 
 with needs_extra("ogbench", "antmaze-medium"):
     from ogbench.locomaze.maze import make_maze_env
@@ -36,7 +36,7 @@ class AntPhysics:
         ogbench = make_maze_env("ant", "maze", maze_type="medium", terminate_at_goal=False)
         Path(ogbench.fullpath).unlink(missing_ok=True)  # OGBench leaves its temporary XML behind
         self.model, self.data = ogbench.model, ogbench.data
-        self.maze_map: np.ndarray = ogbench.maze_map
+        self.maze_map: IntArray = ogbench.maze_map
         self.task_cells = [(task["init_ij"], task["goal_ij"]) for task in ogbench.task_infos]
         self._standing = np.concatenate([ogbench.init_qpos, ogbench.init_qvel])
         # Views into MuJoCo's memory: reading them costs nothing.
@@ -117,7 +117,7 @@ class AntMazeEnv(PlanningEnv):
             for start, goal in self.physics.task_cells
         ]
 
-    def clearance(self, points: FloatArray) -> np.ndarray:
+    def clearance(self, points: FloatArray) -> FloatArray:
         """Distance from (..., 2) points to the nearest wall; 0 inside a wall or outside the maze."""
         return wall_distance(self.walls, points)
 
@@ -142,7 +142,7 @@ class AntMazeEnv(PlanningEnv):
                 "position."
             )
 
-    def render(self, width: int = 480, height: int = 480) -> np.ndarray:
+    def render(self, width: int = 480, height: int = 480) -> ImageArray:
         """The whole maze from above, with the goal as OGBench draws it."""
         self._offscreen = resized(self._offscreen, self.physics.model, width, height)
         return self._offscreen.draw(self.physics.data, self._camera())
@@ -154,7 +154,7 @@ class AntMazeEnv(PlanningEnv):
         camera.distance, camera.elevation = 5 * (columns - 2), -90
         return camera
 
-    def _instance(self, start: np.ndarray, goal: np.ndarray, rng: np.random.Generator) -> Instance:
+    def _instance(self, start: FloatArray, goal: FloatArray, rng: np.random.Generator) -> Instance:
         state = np.zeros(self.spec.state_dim, np.float32)
         state[list(self.spec.goal_dims)] = start
         return Instance(state, goal.astype(np.float32), int(rng.integers(2**31)))

@@ -16,6 +16,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as load_safetensors
 
 from vhdiffuser.errors import DataError
+from vhdiffuser.types import FloatArray
 
 PROPRIOCEPTION = 27
 """Numbers of the ant's observation behind its xy position."""
@@ -27,7 +28,7 @@ SHIPPED_WALKER = files("vhdiffuser") / "assets" / "ant_walker.safetensors"
 class Walker:
     """Actor of the directional walker: three dense layers, ReLU between, tanh at the end."""
 
-    layers: tuple[tuple[np.ndarray, np.ndarray], ...]
+    layers: tuple[tuple[FloatArray, FloatArray], ...]
     """(weight, bias) of each layer; weight is in x out."""
 
     @classmethod
@@ -49,7 +50,7 @@ class Walker:
             )
         return cls(layers)
 
-    def __call__(self, proprioception: np.ndarray, direction: np.ndarray) -> np.ndarray:
+    def __call__(self, proprioception: FloatArray, direction: FloatArray) -> FloatArray:
         """Torques (..., 8) for proprioception (..., 27) and a unit direction (..., 2)."""
         hidden = np.concatenate([proprioception, direction], axis=-1).astype(np.float32)
         for weight, bias in self.layers[:-1]:

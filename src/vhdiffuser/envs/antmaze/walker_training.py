@@ -52,7 +52,7 @@ def make_directional_ant() -> Any:
     return GymXYWrapper(gymnasium.make("online-ant-v0"), resample_interval=100)
 
 
-def judge_walker(walker: Walker, walks: int = 16, steps: int = 200, seed: int = 0) -> dict[str, float]:
+def evaluate_walker(walker: Walker, walks: int = 16, steps: int = 200, seed: int = 0) -> dict[str, float]:
     """Walk `walks` fixed directions; metres per step along the direction, sideways drift, and falls."""
     env = make_directional_ant()
     along, aside, falls = [], [], 0
@@ -118,7 +118,7 @@ def train_walker(config: WalkerConfig, folder: Path, report: Callable[[dict[str,
         rate = (model.num_timesteps - first) / (time.monotonic() - began)
         entry = {
             "steps": model.num_timesteps,
-            **judge_walker(Walker.load(actor)),
+            **evaluate_walker(Walker.load(actor)),
             "seconds_left": (config.steps - model.num_timesteps) / rate,
         }
         with open(folder / "log.jsonl", "a") as log:

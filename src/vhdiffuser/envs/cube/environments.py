@@ -13,13 +13,13 @@ from vhdiffuser.data.readers import OGBENCH_HOSTS, read_ogbench, read_ogbench_fi
 from vhdiffuser.envs.base import PlanningEnv
 from vhdiffuser.envs.cube.workspace import WORKSPACE, to_units
 from vhdiffuser.envs.environment import Environment, Geometry
-from vhdiffuser.types import EnvSpec, FloatArray, Instance
+from vhdiffuser.types import BoolArray, EnvSpec, FloatArray, Instance
 
 _CONTACT = 18
 """The gripper's contact in the observation, 0 to 1."""
 
 
-def grasping(observations: FloatArray) -> np.ndarray:
+def grasping(observations: FloatArray) -> BoolArray:
     """(..., o) -> (...,) whether the gripper touches something."""
     return observations[..., _CONTACT] > 0
 

@@ -19,7 +19,7 @@ from vhdiffuser.envs.cube.arm import ArmIK, about_z, inverse, multiply, rotate, 
 from vhdiffuser.envs.cube.workspace import CENTRE, UNITS, WORKSPACE, to_metres, to_units
 from vhdiffuser.envs.offscreen import Offscreen, resized
 from vhdiffuser.errors import UnknownNameError, VhdError, needs_extra
-from vhdiffuser.types import EnvSpec, FloatArray, Instance
+from vhdiffuser.types import EnvSpec, FloatArray, ImageArray, Instance
 
 with needs_extra("ogbench", "cube"):
     from ogbench.manipspace import lie
@@ -228,7 +228,7 @@ class CubeEnv(PlanningEnv):
                     f"between {low.tolist()} and {high.round(3).tolist()} (units of 10 cm from (0.425, 0, 0) m)."
                 )
 
-    def render(self, width: int = 480, height: int = 480) -> np.ndarray:
+    def render(self, width: int = 480, height: int = 480) -> ImageArray:
         """OGBench's front view of the arm; a red ball marks the goal."""
         self._offscreen = resized(self._offscreen, self.physics.model, width, height)
         camera = mujoco.MjvCamera()
@@ -248,9 +248,9 @@ class CubeEnv(PlanningEnv):
         return observation.astype(np.float32)
 
 
-def _cube_aside(start: np.ndarray, goal: np.ndarray) -> np.ndarray:
+def _cube_aside(start: FloatArray, goal: FloatArray) -> FloatArray:
     """(2,) the corner of OGBench's cube area farthest from the straight way between two xy points."""
     way = goal - start
-    along = np.clip((_CUBE_PLACES - start) @ way / max(way @ way, 1e-9), 0.0, 1.0)
+    along = np.clip((_CUBE_PLACES - start) @ way / max(float(way @ way), 1e-9), 0.0, 1.0)
     nearest = start + along[:, None] * way
     return _CUBE_PLACES[np.linalg.norm(_CUBE_PLACES - nearest, axis=1).argmax()]

@@ -17,7 +17,7 @@ import numpy as np
 from vhdiffuser.data.build import Parts
 from vhdiffuser.envs.maze2d.maze import Maze
 from vhdiffuser.envs.maze2d.simulator import MazePhysics
-from vhdiffuser.types import FloatArray
+from vhdiffuser.types import FloatArray, IntArray
 
 P_GAIN, D_GAIN = 10.0, -1.0
 ACTION_NOISE = 0.5
@@ -60,7 +60,7 @@ def build_chunk(maze: Maze, patience: int, transitions: int, rng: np.random.Gene
 
 def stream(
     maze: Maze, patience: int, transitions: int, rng: np.random.Generator
-) -> tuple[FloatArray, FloatArray, np.ndarray]:
+) -> tuple[FloatArray, FloatArray, IntArray]:
     """States, actions, and the steps at which the target was reached and the next one drawn.
 
     A target that is not reached in `patience` steps is given up.

@@ -11,7 +11,7 @@ import numpy as np
 
 from vhdiffuser.envs.walls import wall_distance
 from vhdiffuser.errors import VhdError
-from vhdiffuser.types import FloatArray
+from vhdiffuser.types import FloatArray, IntArray
 
 BALL_RADIUS = 0.1
 CELL_OFFSET = -0.2
@@ -65,18 +65,18 @@ class Maze:
         return cls(tuple("".join(_tile(tile) for tile in line.rstrip()) for line in lines))
 
     @cached_property
-    def free_cells(self) -> np.ndarray:
+    def free_cells(self) -> IntArray:
         """(n, 2) rows and columns of the cells that are not walls."""
         return np.array([(r, c) for r, row in enumerate(self.rows) for c, tile in enumerate(row) if tile != "#"])
 
     @cached_property
-    def goal_cell(self) -> np.ndarray:
+    def goal_cell(self) -> IntArray:
         """(2,) row and column of the fixed goal; the last free cell where none is marked."""
         marked = [(r, row.index("G")) for r, row in enumerate(self.rows) if "G" in row]
         return np.array(marked[0]) if marked else self.free_cells[-1]
 
     @cached_property
-    def walls(self) -> np.ndarray:
+    def walls(self) -> FloatArray:
         """(n, 4) walls as x_low, x_high, y_low, y_high in the ball's coordinates."""
         cells = np.array([(r, c) for r, row in enumerate(self.rows) for c, tile in enumerate(row) if tile == "#"])
         x, y = cells[:, 0] + CELL_OFFSET, cells[:, 1] + CELL_OFFSET
@@ -95,7 +95,7 @@ class Maze:
             )
         return np.array([row, column], np.float32)
 
-    def clearance(self, positions: FloatArray) -> np.ndarray:
+    def clearance(self, positions: FloatArray) -> FloatArray:
         """Distance from (..., 2) positions to the nearest wall; 0 inside a wall and outside the maze."""
         return wall_distance(self.walls, positions)
 

@@ -14,7 +14,7 @@ from vhdiffuser.envs.base import PlanningEnv
 from vhdiffuser.envs.maze2d.maze import BALL_RADIUS, CELL_OFFSET, Maze
 from vhdiffuser.envs.walls import draw_free, extent, inside, wall_distance
 from vhdiffuser.errors import UnknownNameError, VhdError
-from vhdiffuser.types import EnvSpec, FloatArray, Instance
+from vhdiffuser.types import EnvSpec, FloatArray, ImageArray, Instance
 
 MAX_SPEED = 5.0
 """Velocities are clipped to this before each step."""
@@ -130,7 +130,7 @@ class Maze2dEnv(PlanningEnv):
                     f"for example ({self.maze.free_cells[0][0]}, {self.maze.free_cells[0][1]}) is free."
                 )
 
-    def render(self, width: int = 480, height: int = 480) -> np.ndarray:
+    def render(self, width: int = 480, height: int = 480) -> ImageArray:
         """Top view, painted without any graphics library: columns to the right, rows downwards."""
         rows, columns = len(self.maze.rows), len(self.maze.rows[0])
         # Pixel centres in the ball's coordinates; the maze fills the picture.

@@ -30,7 +30,7 @@ export function fromHash(hash) {
     const value = read(parts.get(name));
     if (Number.isFinite(value)) state[name] = value;
   }
-  if (["ddpm", "ddim", "dpm++"].includes(parts.get("sampler"))) state.sampler = parts.get("sampler");
+  if (parts.has("sampler")) state.sampler = parts.get("sampler");
   if (["ss", "rp"].includes(parts.get("protocol"))) state.protocol = parts.get("protocol");
   for (const name of ["field", "compare"]) if (parts.has(name)) state[name] = parts.get(name) === "1";
   return state;

@@ -200,6 +200,7 @@ async function choose(wanted) {
   scene = described;
   const fits = (place) => Array.isArray(place) && place.length === scene.goal_names.length;
   Object.assign(state, { gamma: scene.gamma, sampler: scene.sampler, steps: scene.steps }, wanted);
+  if (!scene.samplers.includes(state.sampler)) state.sampler = scene.sampler;
   state.start = fits(wanted.start) ? wanted.start : scene.start;
   state.goal = fits(wanted.goal) ? wanted.goal : scene.goal;
   known = { plan: null, execution: null };

@@ -1,4 +1,4 @@
-"""What every command prints with: progress on stderr, results on stdout."""
+"""What commands and benchmark scripts print with: progress on stderr, results on stdout."""
 
 from __future__ import annotations
 
