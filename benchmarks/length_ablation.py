@@ -122,21 +122,21 @@ class GoalsAtRest:
 
 
 class Judge:
-    """Pairs, true distances and stated speed of one environment: the same for all variants."""
+    """Pairs and true steps of one environment: the same for all variants."""
 
     def __init__(self, dataset: Dataset, pairs: int) -> None:
         spec = dataset.spec
         environment = get_environment(spec.name)
-        self.geodesic = make_geodesic(environment)
-        self.speed = length_eval.observed_speed(dataset.episodes, spec)
+        speed = length_eval.observed_speed(dataset.episodes, spec)
         self.starts, self.goals = length_eval.draw_pairs(environment.make(), pairs)
+        self.truth = length_eval.true_steps(spec, make_geodesic(environment), self.starts, self.goals, speed)
 
     def __call__(self, path: Path) -> dict[str, float | None]:
         """The figures of one model."""
         predictor: Any = LengthPredictor.load(path)
         if predictor.config.full_state_goals:
             predictor = GoalsAtRest(predictor)
-        result = length_eval.evaluate_length(predictor, self.starts, self.goals, self.speed, self.geodesic)
+        result = length_eval.evaluate_length(predictor, self.starts, self.goals, self.truth)
         return result.figures
 
 

@@ -66,7 +66,7 @@ def test_pairs_are_at_rest_and_fixed_by_their_seed(pairs: tuple[np.ndarray, np.n
 
 
 def test_a_perfect_predictor_is_found_perfect(pairs: tuple[np.ndarray, np.ndarray]) -> None:
-    found = evaluate_length(predictor(), *pairs, speed=SPEED)
+    found = evaluate_length(predictor(), *pairs, true_steps(SPEC, None, *pairs, SPEED))
     assert found.figures["spearman"] == pytest.approx(1.0, abs=1e-4)
     assert found.figures["mean_abs_error_steps"] == pytest.approx(0.0, abs=1e-2)
     assert found.figures["triangle_violations"] == 0.0
@@ -77,7 +77,8 @@ def test_a_perfect_predictor_is_found_perfect(pairs: tuple[np.ndarray, np.ndarra
 
 
 def test_scale_and_side_of_the_error_are_seen(pairs: tuple[np.ndarray, np.ndarray]) -> None:
-    low, high = (evaluate_length(predictor(scale), *pairs, speed=SPEED).figures for scale in (0.5, 1.5))
+    truth = true_steps(SPEC, None, *pairs, SPEED)
+    low, high = (evaluate_length(predictor(scale), *pairs, truth).figures for scale in (0.5, 1.5))
     assert low["under_predicted"] == 1.0
     assert high["under_predicted"] == 0.0
     assert low["spearman"] == pytest.approx(1.0, abs=1e-4)
@@ -86,7 +87,7 @@ def test_scale_and_side_of_the_error_are_seen(pairs: tuple[np.ndarray, np.ndarra
 
 def test_walls_are_part_of_the_truth(pairs: tuple[np.ndarray, np.ndarray]) -> None:
     geodesic = make_geodesic(UMAZE)
-    found = evaluate_length(predictor(), *pairs, speed=SPEED, geodesic=geodesic).figures
+    found = evaluate_length(predictor(), *pairs, true_steps(SPEC, geodesic, *pairs, SPEED)).figures
     assert found["spearman"] < 0.95
     assert found["under_predicted"] > 0.5
     assert found["mean_error_steps"] < -5
@@ -141,7 +142,7 @@ def test_figures_are_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert (geodesic.x[row], geodesic.y[column]) == pytest.approx((1.0, 1.5))
     truth = np.linspace(0, 100, 60)
     made = [
-        scatter(truth, {"ours": truth, "paper": 1.5 * truth}, tmp_path / "scatter.png", "toy", SPEED),
+        scatter(truth, {"ours": truth, "paper": 1.5 * truth}, tmp_path / "scatter.png", "toy", "true steps"),
         calibration_curve({"ours": calibration(truth, truth)}, tmp_path / "calibration.png", "toy"),
         distance_fields(geodesic.x, geodesic.y, [("learned", goal, field)], walls, tmp_path / "field.png", "toy"),
     ]

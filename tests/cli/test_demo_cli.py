@@ -43,11 +43,12 @@ def test_demo_prints_both_protocols_beside_the_paper_and_draws(weights, tmp_path
     assert {path.name for path in tmp_path.iterdir()} <= {"pictures", "home"}, "rows of a demo are not kept"
 
 
-def test_demo_without_weights_says_what_to_do(capsys):
+def test_demo_without_weights_says_what_to_do(vhd_home, capsys):
     assert run(["demo", "maze9d", "--quiet"]) == 1
-    error = capsys.readouterr().err
-    assert "no weights ship for 'maze9d'" in error
-    assert "vhd train planner maze9d" in error
+    assert "maze2d-large" in capsys.readouterr().err
+    vhdiffuser.register(vhdiffuser.make_maze(["####", "#OO#", "####"], name="maze9d"))
+    assert run(["demo", "maze9d", "--quiet"]) == 1
+    assert "vhd train planner maze9d" in capsys.readouterr().err
 
 
 def test_a_folder_of_weights_plans_from_the_command_line(weights, tmp_path, capsys):

@@ -1,7 +1,8 @@
-"""How good a Length Predictor is: against true geodesic steps in the mazes, straight lines for the arm.
+"""How good a Length Predictor is: against geodesic steps in the mazes, straight lines for the arm, recorded steps else.
 
 Truth is distance over a *stated* speed, so its scale is a convention (by default the speed observed in the
-data) while rank correlation needs none. Nothing here is seen by training.
+data) while rank correlation needs none. Where there is no simulator, truth is how long held-out episodes took from
+one of their states to another: an upper bound of the shortest way. Nothing here is seen by training.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from vhdiffuser.envs.base import PlanningEnv
 from vhdiffuser.envs.instances import draw_instances
 from vhdiffuser.errors import VhdError
 from vhdiffuser.length.predictor import LengthPredictor
+from vhdiffuser.streams import stream
 from vhdiffuser.types import EnvSpec, Episodes, FloatArray
 
 FAR_STEPS = 300
@@ -32,13 +34,11 @@ class LengthEvaluation:
     """What was predicted, what is true, and the figures that sum it up."""
 
     truth: FloatArray
-    """(n,) true steps at the stated speed, at most T_max."""
+    """(n,) true steps, at most T_max."""
     predicted: FloatArray
     """(n,) predicted steps."""
     spread: FloatArray | None
     """(n,) predicted spread in steps, where the model was trained for it."""
-    speed: float
-    """Stated speed, in the environment's units per control step."""
     figures: dict[str, float | None]
     """Name -> figure; none where it cannot be computed (no far pairs in a small maze)."""
 
@@ -53,6 +53,19 @@ def draw_pairs(env: PlanningEnv, n: int = PAIRS, seed: int = PAIRS_SEED) -> tupl
     instances = draw_instances(env, n, seed)
     starts, goals = (np.stack([getattr(instance, name) for instance in instances]) for name in ("start", "goal"))
     return at_rest(env.spec, starts), goals
+
+
+def recorded_pairs(
+    episodes: Episodes, spec: EnvSpec, n: int = PAIRS, seed: int = PAIRS_SEED
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """n states (n, d) of episodes, where the same episodes were later (n, goal_dim), and how many steps later (n,)."""
+    rng = np.random.default_rng(stream("recorded pairs", seed))
+    lengths = np.diff(episodes.ends, prepend=0)
+    states = spec.planning_state(episodes.observations)
+    chosen = rng.choice(len(episodes), size=n, p=(lengths - 1) / (lengths - 1).sum())
+    steps = rng.integers(1, np.minimum(lengths[chosen] - 1, spec.T_max - 1) + 1)
+    begins = episodes.starts[chosen] + rng.integers(0, lengths[chosen] - steps)
+    return states[begins], spec.goal_of(states[begins + steps]), steps.astype(np.float64)
 
 
 def at_rest(spec: EnvSpec, states: FloatArray) -> FloatArray:
@@ -78,13 +91,11 @@ def evaluate_length(
     predictor: LengthPredictor,
     starts: FloatArray,
     goals: FloatArray,
-    speed: float,
-    geodesic: Geodesic | None = None,
+    truth: FloatArray,
     seed: int = 0,
 ) -> LengthEvaluation:
-    """Judge a predictor on pairs (n, d), (n, goal_dim). `seed` draws the relays of the triangle check."""
+    """Compare a predictor with (n,) true steps on pairs (n, d), (n, goal_dim). `seed` draws the relays."""
     spec = predictor.spec
-    truth = true_steps(spec, geodesic, starts, goals, speed)
     spread = None
     if len(predictor.config.levels) > 1:
         predicted, spread = predictor.predict_spread(starts, goals)
@@ -101,7 +112,6 @@ def evaluate_length(
         truth=truth,
         predicted=predicted,
         spread=spread,
-        speed=speed,
         figures={
             "pairs": len(truth),
             "spearman": _rank_correlation(predicted, truth),

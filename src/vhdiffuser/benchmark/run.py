@@ -41,8 +41,8 @@ def run_benchmark(
     """
     methods = [get_method(name) for name in dict.fromkeys(config.methods)]
     environment = config.environment
-    env, geodesic = environment.make(), make_geodesic(environment)
-    assert environment.simulator is not None  # or there would be no env
+    simulator, geodesic = environment.require_simulator(), make_geodesic(environment)
+    env = simulator()
     protocols = tuple(dict.fromkeys(config.protocols))
     settings = {(name, seed): make_setting(name, config, env, seed) for name in protocols for seed in config.seeds}
     choices = {method.name: planner_for(method.name, environment.name) for method in methods}
@@ -64,7 +64,7 @@ def run_benchmark(
     rows: dict[tuple[str, str], list[Row]] = {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ClippedLengthWarning)  # of a thousand plans some are; rows tell which
-        with Simulators(environment.simulator, config.slots, config.workers) as simulators:
+        with Simulators(simulator, config.slots, config.workers) as simulators:
             for run in runs:
                 rows.setdefault((run.method.name, run.protocol), []).extend(
                     _run_one(run, controller, simulators, geodesic, on_row)

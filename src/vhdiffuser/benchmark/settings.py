@@ -116,6 +116,9 @@ def make_setting(protocol: str, config: BenchConfig, env: PlanningEnv, seed: int
 def paper_instances(config: BenchConfig, env: PlanningEnv, seed: int) -> list[Instance]:
     """Drawn or read."""
     if config.instances is None:
+        if config.distribution not in config.environment.distributions:
+            known = list(config.environment.distributions)
+            raise UnknownNameError(f"distribution of {config.environment.name}", config.distribution, known)
         return draw_instances(env, config.size, seed, config.distribution)
     pairs = load_instances(config.instances, env)
     if config.n is not None and config.n > len(pairs):

@@ -32,6 +32,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "report": ("vhdiffuser.cli.bench:Report", "the paper's table beside ours, and figures, from those rows"),
     "reproduce": ("vhdiffuser.cli.reproduce:Reproduce", "all of it for one environment: data, training, bench, report"),
     "eval-length": ("vhdiffuser.cli.eval_length:EvalLength", "judge a Length Predictor against true distances"),
+    "eval-plans": ("vhdiffuser.cli.eval_plans:EvalPlans", "compare plans with held-out episodes; no simulator needed"),
     "eval-dynamics": ("vhdiffuser.cli.eval_dynamics:EvalDynamics", "judge an inverse dynamics model on held-out data"),
     "failures": (
         "vhdiffuser.cli.failures:Failures",

@@ -99,6 +99,7 @@ class Bench:
         from vhdiffuser.benchmark.settings import BenchConfig
 
         environment = get_environment(self.env)
+        environment.require_simulator()
         spec = environment.spec
         config = BenchConfig(
             environment=environment,

@@ -11,10 +11,9 @@ import tyro
 from tyro.conf import Positional
 
 from vhdiffuser.cli.console import out, print_json, progress_bar
-from vhdiffuser.envs.registry import find_environment
-from vhdiffuser.errors import DataError
+from vhdiffuser.envs.registry import environment_of, get_environment
 from vhdiffuser.files import sha256
-from vhdiffuser.weights.places import shipped_environments, shipped_path
+from vhdiffuser.weights.places import find_model, shipped_environments
 
 if TYPE_CHECKING:
     from vhdiffuser.benchmark.methods import PlannerChoice
@@ -39,7 +38,7 @@ class Demo:
     """
 
     env: Positional[Annotated[str, tyro.conf.arg(metavar="ENV")]] = "maze2d-large"
-    """Environment with shipped weights (`vhd models`), or a folder of exported ones."""
+    """Environment with shipped weights (`vhd models`) or with models that you trained, or a folder of exported ones."""
     n: int = 100
     """Instances."""
     seed: int = 0
@@ -60,16 +59,11 @@ class Demo:
         from vhdiffuser.control.base import make_controller
         from vhdiffuser.results.paths import result_path
 
-        folder = self._folder()
-        choice = _choose(folder)
+        choice, dynamics = self._models()
         spec = choice.planner.spec
-        environment = find_environment(spec.name)
-        if environment is None or environment.simulator is None:
-            raise DataError(
-                f"{folder}: its planner is for '{spec.name}', which has no simulator to show it in. Plan with "
-                f"`vhd plan`; to execute, register an Environment with a simulator (docs/extending.md)."
-            )
-        controller = make_controller(environment.controller, spec, folder / "dynamics.safetensors")
+        environment = environment_of(spec)
+        environment.require_simulator()
+        controller = make_controller(environment.controller, spec, dynamics)
         config = BenchConfig(
             environment=environment,
             methods=("vhd",),
@@ -97,28 +91,20 @@ class Demo:
             _print(spec.name, choice.options, summaries)
             out.print(f"picture: {picture}")
 
-    def _folder(self) -> Path:
-        """The folder named, or that of the environment's shipped weights."""
+    def _models(self) -> tuple[PlannerChoice, Path]:
+        """The planner, and where its inverse dynamics model would be: of a folder, shipped, or trained by the user."""
+        from vhdiffuser.benchmark.methods import PlannerChoice, load_method
+        from vhdiffuser.planner.load import load_planner
+
         folder = Path(self.env)
         if (folder / "planner.safetensors").is_file():
-            return folder
-        if self.env not in shipped_environments():
-            ships = ", ".join(shipped_environments()) or "none yet"
-            raise DataError(
-                f"no weights ship for '{self.env}' (they do for: {ships}), and it is no folder of exported weights. "
-                f"Train your own with `vhd train planner {self.env}` and `vhd train length {self.env}`, then "
-                f"`vhd bench {self.env} --methods vhd`."
-            )
-        return shipped_path(self.env, "planner").parent
-
-
-def _choose(folder: Path) -> PlannerChoice:
-    from vhdiffuser.benchmark.methods import PlannerChoice
-    from vhdiffuser.planner.load import load_planner
-
-    planner = load_planner(folder, outside="ignore")
-    models = {kind: sha256(folder / f"{kind}.safetensors") for kind in ("planner", "length")}
-    return PlannerChoice(planner, planner.options, models)
+            planner = load_planner(folder, outside="ignore")
+            models = {kind: sha256(folder / f"{kind}.safetensors") for kind in ("planner", "length")}
+            return PlannerChoice(planner, planner.options, models), folder / "dynamics.safetensors"
+        environment = get_environment(self.env)
+        environment.require_simulator()
+        source = "shipped" if environment.name in shipped_environments() else "trained"
+        return load_method("vhd", environment, source), find_model(environment.name, "dynamics", source)
 
 
 def _draw(rows: dict[str, Path], picture: Path) -> None:

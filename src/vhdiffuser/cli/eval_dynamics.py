@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import tyro
@@ -14,6 +14,11 @@ from vhdiffuser.cli.console import err, out, print_json, progress_bar
 from vhdiffuser.envs.registry import get_environment
 from vhdiffuser.errors import VhdError
 from vhdiffuser.weights.places import Source, find_model
+
+if TYPE_CHECKING:
+    from vhdiffuser.control.inverse_dynamics import InverseDynamicsController
+    from vhdiffuser.envs.environment import Environment
+    from vhdiffuser.types import Episodes
 
 Name = Annotated[str, tyro.conf.arg(metavar="ENV")]
 
@@ -29,11 +34,11 @@ class EvalDynamics:
     """
 
     env: Positional[Name]
-    """Environment: antmaze-medium or cube."""
+    """Environment whose controller is an inverse dynamics model, or an imported dataset with actions."""
     n: int = 200
     """Windows followed under each condition."""
     steps: int | None = None
-    """Control steps of a window (default: 100; 30 for the arm, which grasps something soon after)."""
+    """Control steps of a window (default: the environment's; 100, or 30 for the cube's arm)."""
     samples: int = 4096
     """Held-out transitions on which actions are compared."""
     seed: int = 0
@@ -52,7 +57,6 @@ class EvalDynamics:
         from vhdiffuser.benchmark import dynamics_eval
         from vhdiffuser.control.inverse_dynamics import InverseDynamicsController
         from vhdiffuser.envs.datasets import load_dataset
-        from vhdiffuser.execution.simulators import Simulators
         from vhdiffuser.weights.format import load_model
 
         environment = get_environment(self.env)
@@ -68,36 +72,47 @@ class EvalDynamics:
         actions = dynamics_eval.action_errors(
             controller, dataset.episodes, np.random.default_rng(self.seed), self.samples
         )
+        answer: dict[str, Any] = {
+            "environment": spec.name,
+            "model": str(path),
+            "updates": header.updates,
+            "held_out_data": same,
+            "actions": actions,
+        }
+        if environment.simulator is not None and environment.restore is not None:
+            answer |= self._tracking(environment, controller, dataset.episodes)
+        elif not self.quiet:
+            err.print("paths are not followed: there is no simulator that can be put at a recorded state")
+        if self.json:
+            print_json(answer)
+        else:
+            _print(answer)
+
+    def _tracking(
+        self, environment: Environment, controller: InverseDynamicsController, episodes: Episodes
+    ) -> dict[str, Any]:
+        """Held-out paths followed in the simulator."""
+        from vhdiffuser.benchmark import dynamics_eval
+        from vhdiffuser.execution.simulators import Simulators
+
         steps = environment.window_steps if self.steps is None else self.steps
         slots = min(environment.simulators, self.n)
         total = self.n * len(dynamics_eval.CONDITIONS)
         with (
             Simulators(partial(dynamics_eval.RecordedStart, environment), slots, self.workers) as simulators,
-            progress_bar(f"following paths of {spec.name}", "runs", self.quiet) as progress,
+            progress_bar(f"following paths of {environment.name}", "runs", self.quiet) as progress,
         ):
             tracked = dynamics_eval.evaluate_tracking(
                 controller,
                 environment,
                 simulators,
-                dataset.episodes,
+                episodes,
                 np.random.default_rng(self.seed),
                 self.n,
                 steps,
                 on_done=lambda done: progress(done, total),
             )
-        answer = {
-            "environment": spec.name,
-            "model": str(path),
-            "updates": header.updates,
-            "held_out_data": same,
-            "steps": steps,
-            "actions": actions,
-            "tracking": [condition.to_json() for condition in tracked],
-        }
-        if self.json:
-            print_json(answer)
-        else:
-            _print(answer)
+        return {"steps": steps, "tracking": [condition.to_json() for condition in tracked]}
 
 
 def _print(answer: dict[str, Any]) -> None:
@@ -107,6 +122,8 @@ def _print(answer: dict[str, Any]) -> None:
     rows = [("all", actions), *((f"action {dim}", row) for dim, row in enumerate(actions["dimensions"]))]
     for name, row in rows:
         out.print(f"  {name:10} MAE {row['mae']:.4f}   RMS {row['rmse']:.4f}   explained {row['r2']:7.1%}")
+    if "tracking" not in answer:
+        return
     tracking = answer["tracking"]
     out.print(f"held-out paths of {answer['steps']} steps, {tracking[0]['paths']} under each condition:")
     out.print(

@@ -54,28 +54,41 @@ class EvalLength:
         from vhdiffuser.length.predictor import LengthPredictor
 
         environment = get_environment(self.env)
-        spec, env = environment.spec, environment.make()
-        geodesic = make_geodesic(environment)
-        speed = self.speed or length_eval.observed_speed(load_dataset(spec.name).episodes, spec)
+        spec, geodesic = environment.spec, make_geodesic(environment)
         seed = length_eval.PAIRS_SEED if self.seed is None else self.seed
-        starts, goals = length_eval.draw_pairs(env, self.pairs, seed)
+        facts: dict[str, Any] = {}
+        if environment.simulator is None:
+            episodes = load_dataset(spec.name).episodes.split(environment.held_out)[1]
+            starts, goals, truth = length_eval.recorded_pairs(episodes, spec, self.pairs, seed)
+            facts["truth"] = "steps that held-out episodes took (an upper bound)"
+        else:
+            speed = self.speed or length_eval.observed_speed(load_dataset(spec.name).episodes, spec)
+            starts, goals = length_eval.draw_pairs(environment.make(), self.pairs, seed)
+            truth = length_eval.true_steps(spec, geodesic, starts, goals, speed)
+            facts["speed"] = speed
         paths = {name: run_folder(spec.name, name) / "model.safetensors" for name in self.runs}
         paths = paths or {"length": find_model(spec.name, "length", self.weights)}
         predictors = {name: LengthPredictor.load(path) for name, path in paths.items()}
         results = {
-            name: length_eval.evaluate_length(predictor, starts, goals, speed, geodesic)
-            for name, predictor in predictors.items()
+            name: length_eval.evaluate_length(predictor, starts, goals, truth) for name, predictor in predictors.items()
         }
-        rows = [{"environment": spec.name, "run": name, "speed": speed, **r.figures} for name, r in results.items()]
+        rows = [{"environment": spec.name, "run": name, **facts, **r.figures} for name, r in results.items()]
         if self.json:
             print_json(rows)
         else:
             for key in rows[0]:
                 out.print(f"{key:24}" + "".join(f"{_text(row[key]):>18}" for row in rows))
         if self.out is not None:
-            self._draw(predictors, results, geodesic, goals)
+            self._draw(predictors, results, geodesic, goals, facts)
 
-    def _draw(self, predictors: dict[str, Any], results: dict[str, Any], geodesic: Any, goals: np.ndarray) -> None:
+    def _draw(
+        self,
+        predictors: dict[str, Any],
+        results: dict[str, Any],
+        geodesic: Any,
+        goals: np.ndarray,
+        facts: dict[str, Any],
+    ) -> None:
         from vhdiffuser.benchmark.length_eval import calibration, distance_field
         from vhdiffuser.drawing import boxes_on_page, on_page, rows_down
         from vhdiffuser.report import length_figures
@@ -85,7 +98,7 @@ class EvalLength:
         predicted = {name: result.predicted for name, result in results.items()}
         curves = {name: calibration(result.truth, result.predicted) for name, result in results.items()}
         written = [
-            length_figures.scatter(first.truth, predicted, self.out / "scatter.png", self.env, first.speed),
+            length_figures.scatter(first.truth, predicted, self.out / "scatter.png", self.env, _axis(facts)),
             length_figures.calibration_curve(curves, self.out / "calibration.png", self.env),
         ]
         if geodesic is not None:
@@ -107,3 +120,7 @@ class EvalLength:
 
 def _text(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _axis(facts: dict[str, Any]) -> str:
+    return f"true steps (at {facts['speed']:.3g} units/step)" if "speed" in facts else "recorded steps"

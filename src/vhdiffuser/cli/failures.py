@@ -73,6 +73,7 @@ class Failures:
         from vhdiffuser.results.cells import read_cell
 
         environment = get_environment(self.env)
+        environment.require_simulator()
         spec = environment.spec
         cell = read_cell(self.rows, spec.name, self.method, self.protocol, self.distribution)
         total = sum(len(failed_rows(results)) for results in cell.files)
@@ -81,11 +82,11 @@ class Failures:
         if not same and not self.quiet:
             err.print("the rows were made with other weights than there are here, so plans differ from theirs")
         if total:
-            env = environment.make()
-            assert environment.simulator is not None  # or there would be no env
+            simulator = environment.require_simulator()
+            env = simulator()
             slots = min(environment.simulators, total)
             with (
-                Simulators(environment.simulator, slots, self.workers) as simulators,
+                Simulators(simulator, slots, self.workers) as simulators,
                 progress_bar(f"failures of {spec.name}", "runs", self.quiet) as progress,
                 warnings.catch_warnings(),
             ):

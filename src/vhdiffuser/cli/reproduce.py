@@ -109,6 +109,9 @@ class Reproduce:
             find_model(env, "length", "trained"): ["train", "length", env],
             find_model(env, "planner", "trained"): planner,
         }
+        if environment.simulator is None:  # judged on held-out episodes
+            evaluations = [["eval-length", env], ["eval-plans", env]]
+            return [*found, *(command for path, command in trainings.items() if not path.is_file()), *evaluations]
         if environment.controller == "inverse_dynamics":
             trainings[find_model(env, "dynamics", "trained")] = ["train", "dynamics", env]
         if self.baselines:
@@ -119,7 +122,10 @@ class Reproduce:
         bench = ["bench", env, "--weights", "trained", "--n", str(self.n), "--seeds", *map(str, self.seeds)]
         bench += ["--out", str(self.out)]
         methods = ["--methods", *(TABLE_METHODS if self.baselines else ("vhd",))]
-        found += [[*bench, *methods], [*bench, *methods, "--distribution", "uniform"]]
+        found.append([*bench, *methods])
+        found += [
+            [*bench, *methods, "--distribution", drawn] for drawn in environment.distributions if drawn != "reset"
+        ]
         for gamma in dict.fromkeys(protocol.gamma for protocol in environment.protocols.values()):
             names = [name for name, protocol in environment.protocols.items() if protocol.gamma == gamma]
             margin = [] if gamma is None else ["--gamma", str(gamma)]

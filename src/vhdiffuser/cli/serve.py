@@ -35,7 +35,8 @@ class Serve:
     browser: bool = True
     """Whether to open the page in the browser."""
     source: Source = "shipped"
-    """Models to use: shipped, trained (by you), auto (trained if there), or a folder of weights."""
+    """Models to use: shipped (for environments that ship with none: those you trained), trained (by you), auto (trained
+    if there), or a folder of weights."""
     json: bool = False
     """Once it listens, print one line of JSON: the address, and the environments it has models for."""
     quiet: bool = False

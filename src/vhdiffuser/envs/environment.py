@@ -133,14 +133,19 @@ class Environment:
         """(..., o) -> (...,) moments that no benchmark asks for: falls, unless the environment says otherwise."""
         return self.has_fallen(observations) if self.hindered is None else self.hindered(observations)
 
-    def make(self) -> PlanningEnv:
-        """A simulator; an error where there is only data."""
+    def require_simulator(self) -> Callable[[], PlanningEnv]:
+        """What makes a simulator; an error where there is only data."""
         if self.simulator is None:
             raise VhdError(
-                f"{self.name}: there is data, but no simulator to execute plans in. Commands that plan, train and "
-                "judge on held-out data work; to execute, register an Environment with a simulator (docs/extending.md)."
+                f"{self.name}: there is data, but no simulator to execute plans in. `vhd train`, `vhd plan`, "
+                "`vhd eval-length`, `vhd eval-plans` and `vhd serve` work without; to execute, register an Environment "
+                "with a simulator (docs/extending.md)."
             )
-        return self.simulator()
+        return self.simulator
+
+    def make(self) -> PlanningEnv:
+        """A simulator; an error where there is only data."""
+        return self.require_simulator()()
 
     def instance_source(self) -> InstanceSource:
         """What draws starts and goals: the simulator, or the data where there is none."""

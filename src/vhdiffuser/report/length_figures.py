@@ -14,17 +14,15 @@ _CONTOUR_STEPS = 25
 """Steps between two contour lines of a distance field."""
 
 
-def scatter(
-    truth: FloatArray, predicted: Mapping[str, FloatArray], path: Path, title: str, speed: float, unit: str = "unit"
-) -> Path:
-    """Predicted against true steps: one panel per recipe, (n,) each, with the diagonal."""
+def scatter(truth: FloatArray, predicted: Mapping[str, FloatArray], path: Path, title: str, axis: str) -> Path:
+    """Predicted against true steps: one panel per recipe, (n,) each, with the diagonal. `axis` names the truth."""
     figure, panels = new_figure(1, len(predicted))
     limit = 1.05 * max(float(np.max(truth)), *(float(np.max(values)) for values in predicted.values()))
     for axes, (name, values) in zip(panels, predicted.items(), strict=True):
         axes.plot([0, limit], [0, limit], color="black", linewidth=0.8)
         axes.plot(truth, values, ".", color=PATH_COLOUR, markersize=2, alpha=0.5)
         axes.set(xlim=(0, limit), ylim=(0, limit), aspect="equal", title=name)
-        axes.set_xlabel(f"true steps (at {speed:.3g} {unit}/step)")
+        axes.set_xlabel(axis)
         axes.set_ylabel("predicted steps")
     figure.suptitle(f"{title}: {len(truth):,} random pairs")
     return save_figure(figure, path)

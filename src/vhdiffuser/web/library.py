@@ -17,7 +17,7 @@ from vhdiffuser.errors import UnknownNameError, install_command
 from vhdiffuser.execution.simulators import EnvFactory, Simulators
 from vhdiffuser.types import EnvSpec
 from vhdiffuser.web.limits import NotReady
-from vhdiffuser.weights.places import Source, find_model
+from vhdiffuser.weights.places import Source, find_model, shipped_environments
 
 if TYPE_CHECKING:
     from vhdiffuser.control.base import Controller
@@ -104,7 +104,8 @@ class Library:
     def of_weights(cls, source: Source = "shipped") -> Library:
         """All environments and imported datasets, with the models that ship or those that the user has trained."""
         names = [name for name in known_names() if get_environment(name).spec.goal_dim > 1]  # the page is flat
-        return cls([Shelf(name, partial(_missing, name, source), partial(_load, name, source)) for name in names])
+        sources = {name: _source(name, source) for name in names}
+        return cls([Shelf(name, partial(_missing, name, of), partial(_load, name, of)) for name, of in sources.items()])
 
     def listing(self) -> list[tuple[str, Missing]]:
         """Every environment, and what it lacks."""
@@ -139,6 +140,11 @@ def _warm_up(loaded: Loaded) -> None:
 
 def _spoken(commands: tuple[str, ...]) -> str:
     return " and ".join(f"`{command}`" for command in commands)
+
+
+def _source(name: str, source: Source) -> Source:
+    """Where the models of one environment are: what ships with nothing can only have been trained."""
+    return "trained" if source == "shipped" and name not in shipped_environments() else source
 
 
 def _missing(name: str, source: Source) -> Missing:

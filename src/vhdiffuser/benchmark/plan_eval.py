@@ -1,0 +1,82 @@
+"""How good plans are without executing them: plans between two moments of held-out episodes, beside the record.
+
+A plan has no single right answer, so it is measured by what any good one has in common with the data: it stays where
+data is, moves no faster than data ever did, and takes about as long as the episode did, or less.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.spatial import cKDTree
+
+from vhdiffuser.benchmark.length_eval import PAIRS_SEED, recorded_pairs
+from vhdiffuser.data.motion import fastest_motion
+from vhdiffuser.planner.planner import Planner
+from vhdiffuser.types import Episodes, FloatArray
+
+_STATES = 200_000
+"""Training states that a plan's states are compared with, about: spread evenly over the data."""
+
+
+@dataclass(frozen=True)
+class PlanEvaluation:
+    """The figures, and what they were taken from."""
+
+    figures: dict[str, float | int]
+    """Name -> figure."""
+    recorded: FloatArray
+    """(n,) steps that the episodes took."""
+    planned: FloatArray
+    """(n,) steps of the plans."""
+    distance: FloatArray
+    """(n,) each plan's largest normalised distance from the training data."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The figures as JSON can hold them."""
+        return dict(self.figures)
+
+
+def evaluate_plans(
+    planner: Planner, training: Episodes, held_out: Episodes, n: int = 200, seed: int = PAIRS_SEED
+) -> PlanEvaluation:
+    """Plan between n pairs of moments of held-out episodes.
+
+    Distances are infinity norms over the normalised goal dimensions, like epsilon, to the nearest of the training
+    states; those of the held-out episodes themselves say how far from it new data is.
+    """
+    spec, normalizer = planner.spec, planner.normalizer
+
+    def places(states: FloatArray) -> FloatArray:
+        return spec.goal_of(normalizer.normalize(states))
+
+    starts, goals, steps = recorded_pairs(held_out, spec, n, seed)
+    plans = planner.plan_batch(starts, goals, seeds=seed)
+    known = spec.planning_state(training.observations[:: max(1, len(training.observations) // _STATES)])
+    tree = cKDTree(places(known))
+    away = np.array([tree.query(places(plan.states), p=np.inf)[0].max() for plan in plans])
+    fresh = spec.planning_state(held_out.observations[:: max(1, len(held_out.observations) // (10 * n))])
+    recorded_away = tree.query(places(fresh), p=np.inf)[0]
+    fastest = (planner.motion or fastest_motion(training, spec)).speed
+    moved = [np.linalg.norm(np.diff(spec.goal_of(plan.states), axis=0), axis=1) for plan in plans]
+    planned = np.array([plan.length - 1 for plan in plans], np.float64)
+    ratio = planned / steps
+    low, middle, high = np.quantile(ratio, (0.1, 0.5, 0.9))
+    return PlanEvaluation(
+        figures={
+            "pairs": n,
+            "on_data": float((away <= spec.epsilon).mean()),
+            "distance_mean": float(away.mean()),
+            "distance_p95": float(np.quantile(away, 0.95)),
+            "recorded_distance_p95": float(np.quantile(recorded_away, 0.95)),
+            "too_fast_steps": float(np.mean(np.concatenate(moved) > fastest)),
+            "length_ratio_p10": float(low),
+            "length_ratio_median": float(middle),
+            "length_ratio_p90": float(high),
+        },
+        recorded=steps,
+        planned=planned,
+        distance=away,
+    )

@@ -1,0 +1,80 @@
+"""`vhd eval-plans`: plans between moments of held-out episodes; needs no simulator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import tyro
+from tyro.conf import Positional
+
+from vhdiffuser.cli.console import err, out, print_json
+from vhdiffuser.envs.registry import get_environment
+from vhdiffuser.weights.places import Source
+
+WORDS = {
+    "pairs": "pairs of moments, one plan each",
+    "on_data": "plans within epsilon of the training data all along",
+    "distance_mean": "a plan's largest distance from the data, mean (normalised)",
+    "distance_p95": "the same, 95 % quantile",
+    "recorded_distance_p95": "distance of held-out states, 95 % quantile, to compare with",
+    "too_fast_steps": "steps faster than the data ever was",
+    "length_ratio_p10": "planned over recorded steps, 10 % quantile",
+    "length_ratio_median": "the same, median",
+    "length_ratio_p90": "the same, 90 % quantile",
+}
+
+
+@dataclass(frozen=True)
+class EvalPlans:
+    """Plan between two moments of held-out episodes, and compare with the data; no simulator is needed.
+
+    Data without a simulator is trained on without its last episodes (5 %), which are used here. Where there is a
+    simulator, training has seen all episodes, and `vhd bench` says more. Examples:
+
+        vhd eval-plans my-robot
+        vhd eval-plans my-robot --n 500 --json
+    """
+
+    env: Positional[Annotated[str, tyro.conf.arg(metavar="ENV")]]
+    """Environment, or the name of an imported dataset."""
+    n: int = 200
+    """Plans to make, each between two moments of one held-out episode."""
+    seed: int | None = None
+    """Draws the pairs and the plans (default: the one kept for reporting)."""
+    weights: Source = "auto"
+    """Models to use: trained (by you), shipped, auto (trained if there), or a folder of weights."""
+    json: bool = False
+    """Print one JSON object."""
+    quiet: bool = False
+    """No remarks."""
+
+    def run(self) -> None:
+        """Plan, compare, print."""
+        from vhdiffuser.benchmark.length_eval import PAIRS_SEED
+        from vhdiffuser.benchmark.methods import load_method
+        from vhdiffuser.benchmark.plan_eval import evaluate_plans
+        from vhdiffuser.envs.datasets import load_dataset
+        from vhdiffuser.envs.recorded import HELD_OUT
+        from vhdiffuser.planner.planner import Planner
+
+        environment = get_environment(self.env)
+        dataset = load_dataset(environment.name)
+        training, held_out = dataset.episodes.split(environment.held_out or HELD_OUT)
+        planner = load_method("vhd", environment, self.weights).planner
+        assert isinstance(planner, Planner)
+        if not environment.held_out and not self.quiet:
+            err.print("training has seen these episodes: what follows flatters the planner")
+        result = evaluate_plans(planner, training, held_out, self.n, PAIRS_SEED if self.seed is None else self.seed)
+        answer: dict[str, Any] = {
+            "environment": environment.name,
+            "held_out": bool(environment.held_out),
+            **result.to_json(),
+        }
+        if self.json:
+            print_json(answer)
+            return
+        for key, words in WORDS.items():
+            value = answer[key]
+            text = f"{value:.1%}" if key in ("on_data", "too_fast_steps") else f"{value:.4g}"
+            out.print(f"{words:62}{text:>9}", markup=False, highlight=False)

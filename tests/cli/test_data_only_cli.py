@@ -1,0 +1,101 @@
+"""Data without a simulator: what can be done with it, and what is said of the rest."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from vhdiffuser.cli import run
+from vhdiffuser.envs.registry import get_environment
+from vhdiffuser.web.library import Library
+from vhdiffuser.web.scene import checked_instance, describe, random_instance
+
+FAST = ["--updates", "3", "--warmup", "1", "--threads", "1", "--quiet"]
+
+
+@pytest.fixture
+def log(vhd_home: Path, tmp_path: Path) -> str:
+    """A log of 40 straight drives in a square, with networks of three updates: the name it was imported under."""
+    rng = np.random.default_rng(0)
+    drives = []
+    for _ in range(40):
+        start, end = rng.uniform(0, 4, (2, 2))
+        drives.append(start + np.linspace(0, 1, 60)[:, None] * (end - start))
+    ends = np.cumsum([len(drive) for drive in drives])
+    np.savez(tmp_path / "log.npz", observations=np.concatenate(drives), episode_ends=ends)
+    assert run(["data", "import", "log", str(tmp_path / "log.npz"), "--t-max", "48"]) == 0
+    assert run(["train", "length", "log", *FAST]) == 0
+    assert run(["train", "planner", "log", "--dim", "8", "--diffusion-steps", "8", *FAST]) == 0
+    return "log"
+
+
+def test_a_log_is_an_environment_that_plans_and_is_evaluated(log: str, capsys: pytest.CaptureFixture[str]) -> None:
+    environment = get_environment(log)
+    assert environment.simulator is None
+    assert environment.held_out == 0.05
+    capsys.readouterr()
+    assert run(["eval-length", log, "--pairs", "50", "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert row["truth"].startswith("steps that held-out episodes took")
+    assert row["pairs"] == 50
+    assert run(["eval-plans", log, "--n", "5", "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["environment"], answer["held_out"], answer["pairs"]) == (log, True, 5)
+    assert answer["length_ratio_p10"] <= answer["length_ratio_median"] <= answer["length_ratio_p90"]
+    assert run(["reproduce", log, "--dry-run"]) == 0
+    assert capsys.readouterr().out.split("\n")[:2] == ["$ vhd eval-length log", "$ vhd eval-plans log"]
+
+
+@pytest.mark.parametrize("command", ["demo", "bench", "failures"])
+def test_what_needs_a_simulator_says_so_and_what_works_without(
+    log: str, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([command, log]) == 1
+    said = capsys.readouterr().err
+    assert "no simulator" in said
+    assert "vhd eval-plans" in said
+    assert not any(f"`vhd {name}" in said for name in ("bench", "demo", "failures")), "no circle"
+
+
+def test_the_page_shows_a_log(log: str) -> None:
+    library = Library.of_weights()  # what ships, and for what ships with nothing, what was trained
+    assert dict(library.listing())[log].to_plan == ()
+    loaded = library.get(log)
+    scene = describe(loaded, ())
+    assert not scene.executes
+    assert scene.walls == []
+    assert scene.views[0].right_range[0] >= 0
+    assert scene.views[0].up_range[1] <= 4
+    pair = random_instance(loaded, 3)
+    instance = checked_instance(loaded, pair.start, pair.goal)
+    plan = loaded.planner.plan(instance.start, instance.goal)
+    np.testing.assert_allclose(plan.states[-1], instance.goal, atol=1e-6)
+
+
+def test_a_maze_of_one_s_own_is_known_by_its_name_from_then_on(
+    vhd_home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "map.txt").write_text("#####\n#  G#\n# ###\n#   #\n#####\n")
+    build = ["data", "build", "hook", "--maze", str(tmp_path / "map.txt"), "--size", "3000", "--quiet"]
+    assert run(build) == 0
+    assert run(["train", "length", "hook", *FAST]) == 0
+    assert run(["train", "planner", "hook", "--dim", "8", *FAST]) == 0
+    rows = ["--n", "2", "--workers", "1", "--keep", "1", "--out", str(tmp_path / "results"), "--quiet"]
+    capsys.readouterr()
+    assert run(["bench", "hook", "--methods", "vhd", "--json", *rows]) == 0
+    assert [cell["protocol"] for cell in json.loads(capsys.readouterr().out)] == ["ss", "rp"]
+    assert run(["eval-length", "hook", "--pairs", "20"]) == 0
+    assert run(["failures", "hook", "--rows", str(tmp_path / "results"), "--quiet"]) == 0
+    assert run(["demo", "hook", "--n", "1", "--workers", "1", "--out", str(tmp_path), "--quiet"]) == 0
+    assert get_environment("hook").geometry.rows_down
+    assert len(get_environment("hook").geometry.walls) == 5 * 5 - 7
+    capsys.readouterr()
+    assert run(build) == 1
+    assert "--replace" in capsys.readouterr().err
+    assert run(["data", "build", "maze2d-umaze", "--maze", str(tmp_path / "map.txt")]) == 1
+    assert "choose another name" in capsys.readouterr().err
+    assert run(["data", "build", "other", "--maze", str(tmp_path / "none.txt")]) == 1
+    assert "not a readable text file" in capsys.readouterr().err
