@@ -11,10 +11,18 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "vhdiffuser"
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+DECISIONS = sorted((ROOT / "docs/decisions").glob("*.md"))
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "examples/README.md",
+    ROOT / "examples/my_robot_package/README.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+    *DECISIONS,
+]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_and_pictures_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
         path, _, anchor = target.partition("#")
@@ -25,6 +33,22 @@ def test_links_and_pictures_lead_somewhere(page: Path) -> None:
         if anchor:
             headings = re.findall(r"^#+ (.+)$", file.read_text(encoding="utf-8"), re.MULTILINE)
             assert anchor in [re.sub(r"[^\w -]", "", text).lower().replace(" ", "-") for text in headings], target
+
+
+@pytest.mark.parametrize("page", [ROOT / "docs/architecture.md", *DECISIONS], ids=lambda page: page.name)
+def test_files_of_the_architecture_are_there(page: Path) -> None:
+    for name in re.findall(r"`([\w/]+(?:\.py|/))`", page.read_text(encoding="utf-8")):
+        if "FAMILY" not in name:
+            assert (SOURCE / name).exists() or (ROOT / name).exists(), name
+
+
+def test_every_decision_is_listed_and_has_its_parts() -> None:
+    listed = (ROOT / "docs/decisions/README.md").read_text(encoding="utf-8")
+    for page in DECISIONS:
+        text = page.read_text(encoding="utf-8")
+        if page.name != "README.md":
+            assert f"({page.name})" in listed
+            assert all(f"**{part}.**" in text for part in ("Context", "Decision", "Consequences")), page.name
 
 
 def test_every_name_beside_an_equation_is_in_the_file_named() -> None:

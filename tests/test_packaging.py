@@ -25,7 +25,7 @@ DISTRIBUTIONS = {
 """Where the name that is imported is not the name that is installed."""
 BEHIND_OTHERS = {"tensorboard": "torch.utils.tensorboard", "shtab": "tyro", "httpx": "fastapi.testclient"}
 """What is declared for the sake of a module that imports it itself."""
-TOOLS = {"pytest", "pytest-xdist", "ruff", "mypy", "import-linter"}
+TOOLS = {"pytest", "pytest-xdist", "setuptools", "ruff", "mypy", "import-linter"}
 """Run, not imported."""
 
 

@@ -17,6 +17,9 @@ import vhdiffuser
 def make():
     return replace(ENVIRONMENT, spec=replace(SPEC, name="robot"))
 
+def with_units():
+    return replace(ENVIRONMENT, spec=replace(SPEC, name="robot", state_names=("x [m]", "y [m]")))
+
 def maze():
     return vhdiffuser.make_maze("######\\n#OOOO#\\n######", name="corridor")
 """
@@ -42,6 +45,11 @@ def test_where_a_name_is_wanted_the_reference_stands_for_it(robot: str, option: 
     facts = json.loads(capsys.readouterr().out)
     assert (facts["name"], facts["transitions"], facts["T_max"]) == ("corridor", 500, 128)
     assert run(["data", "info", "corridor", "--json"]) == 0, "from then on its name will do"
+
+
+def test_units_in_brackets_are_printed_as_they_are(robot: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["envs", f"{robot}:with_units"]) == 0
+    assert "x [m] y [m]" in capsys.readouterr().out
 
 
 def test_what_leads_nowhere_is_one_line(robot: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -189,7 +189,7 @@ class Bench:
             raise missing["vhd"]
         if not self.quiet:
             for name, reason in missing.items():
-                err.print(f"{name} is left out. {reason}", markup=False)
+                err.print(f"{name} is left out. {reason}")
         return tuple(name for name in TABLE_METHODS if name not in missing)
 
     def controller(self) -> Controller:

@@ -136,10 +136,10 @@ def _print(environment: str, options: PlanningOptions, summaries: list[Summary])
         f"{environment}: {summaries[0].n} random instances, {options.sampler} in {options.steps} steps, "
         f"gamma {options.gamma:g}, candidates per plan {options.candidates}"
     )
-    out.print(f"{'':22}{'SR % [95 %]':24}{'paper':>8}    {'AES [95 %]':24}{'paper':>8}", markup=False)
+    out.print(f"{'':22}{'SR % [95 %]':24}{'paper':>8}    {'AES [95 %]':24}{'paper':>8}")
     for item in summaries:
         paper = TABLE_II.get((item.environment, item.method, item.protocol))
         rate, steps = ("-", "-") if paper is None else (f"{paper[0]:.1f}", f"{paper[1]:.1f}")
         cell = item.to_json()
         line = f"{names[item.protocol]:22}{success_text(cell):24}{rate:>8}    {steps_text(cell):24}{steps:>8}"
-        out.print(line, markup=False)
+        out.print(line)

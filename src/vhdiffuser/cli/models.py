@@ -191,5 +191,5 @@ def _print_table(cards: list[dict[str, Any]]) -> None:
         rows.append((card["environment"], *facts, *numbers))
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
-        out.print("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip(), markup=False)
-    out.print("\nSS single-shot, RP replan-on-deviation; [95 % intervals]. The cards: vhd models --json", markup=False)
+        out.print("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
+    out.print("\nSS single-shot, RP replan-on-deviation; [95 % intervals]. The cards: vhd models --json")

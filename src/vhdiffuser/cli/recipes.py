@@ -43,7 +43,7 @@ class Show:
             print_json(facts)
             return
         for key, value in _flat(facts).items():
-            out.print(f"{key:44} {value}", markup=False, highlight=False)
+            out.print(f"{key:44} {value}", highlight=False)
 
 
 @dataclass(frozen=True)

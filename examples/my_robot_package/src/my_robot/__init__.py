@@ -1,0 +1,1 @@
+"""A cart with two driven wheels in a room with two pillars."""
