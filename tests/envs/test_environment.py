@@ -79,7 +79,7 @@ def test_impossible_values_are_refused(change: dict, message: str) -> None:
 
 
 def test_without_a_simulator_making_one_says_what_works() -> None:
-    with pytest.raises(VhdError, match=r"toy: there is data, but no simulator.*plan, train and evaluate.*register"):
+    with pytest.raises(VhdError, match=r"toy: there is data, but no simulator.*vhd train.*vhd eval-plans.*register"):
         Environment(SPEC).make()
 
 
