@@ -33,9 +33,11 @@ ROOMS = {
     "normalizer": "units to [-1, 1]",
     "types": "EnvSpec, Episodes, Instance",
     "weights": "model files and where they are",
-    "files": "atomic writing",
-    "streams": "random streams",
-    "threads": "torch's threads",
+    "files": "atomic I/O",
+    "streams": "randomness",
+    "threads": "of torch",
+    "extensions": "registries",
+    "console": "terminal",
     "errors": "errors, warnings",
 }
 """What is in each room."""
