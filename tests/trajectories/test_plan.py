@@ -190,6 +190,14 @@ def test_axes_of_one_s_own_walls_and_data() -> None:
         plan.plot(data=[1, 2, 3])
 
 
+def test_a_plan_that_leaves_the_walls_is_drawn_whole() -> None:
+    states = np.zeros((5, SPEC.state_dim), np.float32)
+    states[:, SPEC.goal_dims[0]] = np.linspace(-2, 7, 5)
+    axes = Plan(states, SPEC.goal_of(states[-1]), spec=SPEC).plot(walls=[[0, 1, -0.1, 0.0]])
+    assert axes.get_xlim() == (-2, 7)
+    pyplot.close("all")
+
+
 def test_three_dimensions_are_drawn_in_space() -> None:
     axes = own_plan(3).plot()
     assert axes.name == "3d"

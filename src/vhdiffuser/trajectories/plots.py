@@ -93,7 +93,12 @@ class View:
             if role != "plan":
                 self.axes.legend(fontsize=8)
             return
-        self.axes.plot(*self._coordinates(places), **style)
+        coordinates = self._coordinates(places)
+        self.axes.plot(*coordinates, **style)
+        if not self.axes.get_autoscalex_on():  # the frame is that of the walls, and a line may leave it
+            (left, right), (bottom, top) = self.axes.get_xlim(), self.axes.get_ylim()
+            self.axes.set_xlim(min(left, coordinates[0].min()), max(right, coordinates[0].max()))
+            self.axes.set_ylim(min(bottom, coordinates[1].min()), max(top, coordinates[1].max()))
 
     def ends(self, start: FloatArray, goals: Sequence[FloatArray], steps: int) -> None:
         """Start (yellow) and goals (red; those given up are faint) of a trajectory of so many control steps."""
