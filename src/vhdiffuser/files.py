@@ -74,8 +74,9 @@ def regular_target(path: Path) -> Path:
 def checked_name(kind: str, name: str) -> str:
     """`name`, if it can name a run, a dataset or a model: one folder name, the same on every system."""
     if not _NAME.fullmatch(name) or name.endswith("."):
+        article = "an" if kind[0] in "aeiou" else "a"
         raise DataError(
-            f"{name!r} cannot name a {kind}. Allowed: up to 64 letters, digits, dots, dashes and underscores, "
+            f"{name!r} cannot name {article} {kind}. Allowed: up to 64 letters, digits, dots, dashes and underscores, "
             "beginning with a letter or a digit (and no path)."
         )
     return name

@@ -64,6 +64,23 @@ class EnvSpec:
             raise DataError(
                 f"{self.name}: velocity dimensions {self.velocity_dims} outside 0..{len(self.state_dims) - 1}."
             )
+        for name in ("state_dims", "goal_dims", "velocity_dims"):
+            dims = getattr(self, name) or ()
+            if len(set(dims)) < len(dims):
+                raise DataError(f"{self.name}: {name} {dims} has a dimension twice.")
+        if self.velocity_dims is not None and len(self.velocity_dims) != len(self.goal_dims):
+            raise DataError(
+                f"{self.name}: velocity dimensions {self.velocity_dims} must be as many as goal dimensions "
+                f"{self.goal_dims}."
+            )
+        for name in ("epsilon", "control_dt"):
+            if not 0 < getattr(self, name) < float("inf"):
+                raise DataError(f"{self.name}: {name} must be a finite number above 0, got {getattr(self, name)}.")
+        if self.action_dim < 0 or not all(isinstance(size, int) for size in (self.T_max, self.L_min, self.action_dim)):
+            raise DataError(
+                f"{self.name}: T_max, L_min and action_dim are whole numbers, got {self.T_max}, {self.L_min} and "
+                f"{self.action_dim}."
+            )
         if not 2 <= self.L_min <= self.T_max:
             raise DataError(f"{self.name}: needs 2 <= L_min <= T_max, got {self.L_min} and {self.T_max}.")
 

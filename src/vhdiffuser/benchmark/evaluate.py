@@ -24,7 +24,7 @@ def evaluate(
     seeds: tuple[int, ...] = (0,),
     distribution: str = "reset",
     controller: Controller | None = None,
-    folder: Path | None = None,
+    folder: Path | str | None = None,
     method: str = "vhd",
     workers: int = 1,
 ) -> list[Summary]:
@@ -42,6 +42,7 @@ def evaluate(
     choice = planner if isinstance(planner, PlannerChoice) else PlannerChoice(planner, planner.options, {})
     name = choice.planner.spec.name if env is None else env
     environment = get_environment(name) if isinstance(name, str) else name
+    environment.require_simulator()
     config = BenchConfig(
         environment=environment,
         methods=(method,),
@@ -54,6 +55,6 @@ def evaluate(
     )
     controller = controller or default_controller(environment.spec)
     if folder is not None:
-        return run_benchmark(config, folder, lambda *_: choice, controller)
+        return run_benchmark(config, Path(folder), lambda *_: choice, controller)
     with tempfile.TemporaryDirectory() as temporary:
         return run_benchmark(config, Path(temporary), lambda *_: choice, controller)

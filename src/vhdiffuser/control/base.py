@@ -78,6 +78,8 @@ def default_controller(spec: EnvSpec, source: Source = "auto") -> Controller:
     if name != "inverse_dynamics":
         return make_controller(name, spec)
     path = find_model(spec.name, "dynamics", source)
+    if not path.is_file() and spec.action_dim == 0:
+        raise VhdError(f"{spec.name}: its data has no actions, so no controller can be learned. Give one of your own.")
     if not path.is_file():
         raise VhdError(f"{spec.name}: no inverse dynamics model. Make it with `vhd train dynamics {spec.name}`.")
     return make_controller(name, spec, path)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from vhdiffuser.diffusion.config import PlannerConfig
 from vhdiffuser.diffusion.samplers import SAMPLERS
-from vhdiffuser.errors import VhdError
+from vhdiffuser.errors import UnknownNameError, VhdError
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -44,6 +44,12 @@ class PlanningOptions:
     """Plans drawn for each plan returned: the one that the Length Predictor believes most. 1 is no selection."""
 
     def __post_init__(self) -> None:
+        for name in ("steps", "candidates"):
+            if not isinstance(getattr(self, name), int) or isinstance(getattr(self, name), bool):
+                raise VhdError(f"{name} must be a whole number, got {getattr(self, name)!r}.")
+        for name in ("gamma", "smoothing", "stretch"):
+            if not isinstance(getattr(self, name), (int, float)):
+                raise VhdError(f"{name} must be a number, got {getattr(self, name)!r}.")
         SAMPLERS.require(self.sampler)
         if self.steps < 1:
             raise VhdError(f"steps must be at least 1, got {self.steps}.")
@@ -58,6 +64,8 @@ class PlanningOptions:
 
     def changed(self, **changes: Unpack[OptionChanges]) -> PlanningOptions:
         """The same but for what is given; None stands for what is not."""
+        if unknown := set(changes) - {field.name for field in fields(self)}:
+            raise UnknownNameError("planning option", sorted(unknown)[0], [field.name for field in fields(self)])
         return replace(self, **{name: value for name, value in changes.items() if value is not None})  # type: ignore[arg-type]
 
     def within(self, config: PlannerConfig) -> PlanningOptions:

@@ -21,4 +21,11 @@ def load_dataset(name: str) -> Dataset:
         raise DataError(
             f"no data for {environment.name} yet ({path}). Get it with `vhd data {source} {environment.name}`."
         )
-    return replace(read_dataset(path, environment.name), spec=environment.spec)
+    dataset, spec = read_dataset(path, environment.name), environment.spec
+    columns = dataset.episodes.observations.shape[1], dataset.episodes.actions.shape[1]
+    if columns != (spec.observation_dim, spec.action_dim):
+        raise DataError(
+            f"{path}: {columns[0]} observation and {columns[1]} action columns, but {spec.name} has "
+            f"{spec.observation_dim} and {spec.action_dim}: the data of another environment of that name."
+        )
+    return replace(dataset, spec=spec)

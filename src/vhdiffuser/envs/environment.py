@@ -110,6 +110,11 @@ class Environment:
             object.__setattr__(self, "step_budget", 4 * T_max)
         if not self.horizons:
             object.__setattr__(self, "horizons", (max(shortest, T_max // 4), max(shortest, T_max // 2), T_max))
+        if self.simulator is not None and not callable(self.simulator):
+            kind = type(self.simulator).__name__
+            raise VhdError(f"{self.name}: `simulator` must be a function or class that makes one, got {kind}.")
+        if not isinstance(self.controller, str):
+            raise VhdError(f"{self.name}: `controller` is the name of one (see `register_controller`).")
         if len(self.horizons) != 3:
             raise VhdError(f"{self.name}: the baselines have three horizons H1, H2, H3, got {self.horizons}.")
         if self.step_budget < 1 or self.simulators < 1 or self.window_steps < 1:
@@ -138,8 +143,8 @@ class Environment:
         if self.simulator is None:
             raise VhdError(
                 f"{self.name}: there is data, but no simulator to execute plans in. `vhd train`, `vhd plan`, "
-                "`vhd eval-length`, `vhd eval-plans` and `vhd serve` work without; to execute, register an Environment "
-                "with a simulator (docs/extending.md)."
+                "`vhd eval-length`, `vhd eval-plans` and `vhd serve` work without; to execute, give an Environment "
+                "with a simulator (`vhd bench my_robot.py:make`, or `vhdiffuser.register`; docs/extending.md)."
             )
         return self.simulator
 

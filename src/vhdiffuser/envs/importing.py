@@ -56,7 +56,7 @@ def own_spec(
     velocity_dims: tuple[int, ...] | None = None,
     control_dt: float | None = None,
     T_max: int | None = None,
-    L_min: int = 8,
+    L_min: int | None = None,
     epsilon: float = 0.05,
 ) -> EnvSpec:
     """Settings for data that has no registered environment; what is not given is taken from the data.
@@ -72,7 +72,7 @@ def own_spec(
     T_max = min(longest, 256) if T_max is None else T_max
     if T_max > longest:
         raise DataError(f"T_max {T_max} is longer than the longest episode ({longest} states).")
-    L_min = min(L_min, T_max)
+    L_min = min(8, T_max) if L_min is None else L_min
     spec = EnvSpec(
         name=name,
         observation_dim=observation_dim,

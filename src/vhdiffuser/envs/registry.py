@@ -54,6 +54,8 @@ _environments = _Environments("environment", "vhdiffuser.environments")
 
 def register(environment: Environment, replace: bool = False) -> Environment:
     """Make an environment known by its name, to the library, to every command and to Gymnasium."""
+    if not isinstance(environment, Environment):
+        raise VhdError(f"register takes a vhdiffuser.Environment, got {type(environment).__name__}.")
     return _environments.register(environment.name, environment, replace)
 
 
@@ -70,6 +72,8 @@ def known_names() -> list[str]:
 
 def get_environment(name: str) -> Environment:
     """The environment of a name, of an imported dataset, or of a reference such as `my_robot.py:make`."""
+    if name.endswith(".py") and Path(name).is_file():
+        raise VhdError(f"{name}: say what in it makes the environment, for example {name}:make.")
     if ":" in name:
         found = load_reference(name)
         if len(found) != 1:

@@ -50,7 +50,8 @@ def drive(
         raise VhdError(f"the environment's actions are {space}; plans are followed with continuous ones (a Box).")
     controller = default_controller(planner.spec) if controller is None else controller
     rule = replan_on_deviation() if rule is None else rule
-    budget = max_steps or rule.budget or environment_of(planner.spec).step_budget
+    budget = rule.budget if max_steps is None else max_steps
+    budget = environment_of(planner.spec).step_budget if budget is None else budget
     agent = Agent(
         planner,
         _Clipped(controller, space.low, space.high),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,7 @@ from vhdiffuser.diffusion.guidance import Cost, box_cost
 from vhdiffuser.diffusion.options import OptionChanges, PlanningOptions
 from vhdiffuser.diffusion.process import Process
 from vhdiffuser.diffusion.unet import TemporalUnet
-from vhdiffuser.errors import DataError, VhdError
+from vhdiffuser.errors import DataError, UnknownNameError, VhdError
 from vhdiffuser.length.horizon import plan_lengths
 from vhdiffuser.length.predictor import LengthPredictor
 from vhdiffuser.normalizer import Normalizer
@@ -65,6 +65,8 @@ class Planner:
         moved, for whoever judges plans."""
         self.config, self.spec, self.normalizer = config, spec, normalizer
         self.options = (options or PlanningOptions()).checked_for(config)
+        if outside not in get_args(Outside):
+            raise UnknownNameError("way with what lies outside the data", outside, list(get_args(Outside)))
         self.length_predictor, self.outside, self.motion = length_predictor, outside, motion
         self.lengths = lengths or (spec.L_min, spec.T_max)
         self.device = torch.device(device)

@@ -27,14 +27,24 @@ def find_pretrained(
     # A folder that only happens to be called like an environment (of results, say) is not meant.
     if not ((folder / "planner.safetensors").is_file() or (isinstance(name, Path) and folder.is_dir())):
         known = shipped_environments()
+        if source == "shipped" and str(name) not in known and HUB_ID.fullmatch(str(name)) is None:
+            source = "trained" if _is_trained(str(name)) else source  # what ships with nothing can only be that
         if source != "shipped" or str(name) in known:
             return find_model(str(name), "planner", source), find_model(str(name), "length", source)
         if not HUB_ID.fullmatch(str(name)):
-            raise UnknownNameError("shipped planner", str(name), [*known, "a folder", "a Hugging Face id OWNER/NAME"])
+            others = ["a folder of weights", "an environment you trained", "a Hugging Face id OWNER/NAME"]
+            raise UnknownNameError("planner", str(name), [*known, *others])
         folder = _from_hub(str(name), local_files_only, revision)
     config = read_config(folder)
     alone = config is not None and config.get("length") is None
     return folder / "planner.safetensors", None if alone else folder / "length.safetensors"
+
+
+def _is_trained(name: str) -> bool:
+    try:
+        return find_model(name, "planner", "trained").is_file()
+    except DataError:  # no name of an environment
+        return False
 
 
 def _from_hub(repo_id: str, local_files_only: bool, revision: str | None) -> Path:

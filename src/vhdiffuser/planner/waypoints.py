@@ -41,7 +41,7 @@ def plan_legs(
     states = np.concatenate([legs[0].states, *(leg.states[1:] for leg in legs[1:])])
     kept = [leg.denoising for leg in legs if leg.denoising is not None]  # (steps + 1, K, d) each
     denoising = np.concatenate([kept[0], *(leg[:, 1:] for leg in kept[1:])], axis=1) if kept else None
-    return Plan(states=states, goal=legs[-1].goal, denoising=denoising)
+    return Plan(states=states, goal=legs[-1].goal, denoising=denoising, spec=legs[0].spec)
 
 
 def shared_out(length: int, predicted: Sequence[int]) -> list[int]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -16,6 +16,7 @@ from vhdiffuser.control.inverse_dynamics import DynamicsConfig
 from vhdiffuser.diffusion.config import PlannerConfig
 from vhdiffuser.diffusion.options import PlanningOptions
 from vhdiffuser.envs.environment import Environment
+from vhdiffuser.envs.registry import get_environment
 from vhdiffuser.errors import UnknownNameError, VhdError
 from vhdiffuser.length.config import LengthConfig
 from vhdiffuser.training.loop import LoopConfig
@@ -54,17 +55,30 @@ class Recipe:
         return asdict(self)
 
     def changed(self, **parts: Mapping[str, Any]) -> Recipe:
-        """The recipe with other values in some parts: `changed(planner={"stride": 4}, length={"batch": 256})`."""
+        """The recipe with other values in some parts: `changed(planner={"stride": 4}, length={"batch": 256})`.
+
+        Parts within parts likewise: `length={"network": {"width": 512}}`.
+        """
         if unknown := set(parts) - set(PARTS):
             raise UnknownNameError("part of a recipe", sorted(unknown)[0], list(PARTS))
         changed: dict[str, Any] = {}
         for part, values in parts.items():
             try:
-                changed[part] = replace(getattr(self, part), **values)
+                changed[part] = _changed(getattr(self, part), values)
             except TypeError as error:  # a field that the part has not
                 known = ", ".join(asdict(getattr(self, part)))
                 raise VhdError(f"recipe '{self.name}', {part}: {error}. Its fields: {known}.") from None
         return replace(self, **changed)
+
+
+def _changed(part: Any, values: Mapping[str, Any]) -> Any:
+    """A dataclass with other values; those of a nested part may be given as a mapping of their own."""
+    nested = {
+        name: _changed(getattr(part, name), value)
+        for name, value in values.items()
+        if isinstance(value, Mapping) and is_dataclass(getattr(part, name, None))
+    }
+    return replace(part, **{**values, **nested})
 
 
 PARTS = ("planner", "planning", "planner_loop", "length", "length_loop", "dynamics", "dynamics_loop")
@@ -125,8 +139,9 @@ def recipe_names() -> list[str]:
     return list(_RECIPES)
 
 
-def get_recipe(environment: Environment, name: str = "default") -> Recipe:
+def get_recipe(environment: Environment | str, name: str = "default") -> Recipe:
     """The recipe of that name for an environment."""
+    environment = get_environment(environment) if isinstance(environment, str) else environment
     if name not in _RECIPES:
         raise UnknownNameError("recipe", name, list(_RECIPES))
     return _RECIPES[name](environment.spec).changed(**environment.recipes.get(name, {}))

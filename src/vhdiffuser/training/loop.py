@@ -14,13 +14,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
 from torch import nn
 
-from vhdiffuser.errors import DataError, Interrupted, VhdError
+from vhdiffuser.errors import DataError, Interrupted, UnknownNameError, VhdError
 from vhdiffuser.files import sha256
 from vhdiffuser.threads import torch_threads
 from vhdiffuser.training.checkpoint import load_checkpoint, save_checkpoint, saved_update
@@ -76,6 +76,15 @@ class LoopConfig:
     """Updates between two lines of the log."""
 
     def __post_init__(self) -> None:
+        for name, value, known in (
+            ("optimizer", self.optimizer, ["adamw", "muon"]),
+            ("precision", self.precision, list(get_args(Precision))),
+        ):
+            if value not in known:
+                raise UnknownNameError(name, value, known)
+        for name in ("updates", "warmup", "accumulate", "ema_every", "ema_from", "log_every", "seed"):
+            if not isinstance(getattr(self, name), int):
+                raise VhdError(f"{name} must be a whole number, got {getattr(self, name)!r}.")
         limits = {
             "updates": (1, math.inf),
             "learning_rate": (0, math.inf),
@@ -238,7 +247,8 @@ class _Run:
         if self.log is None:
             return
         seconds = self.seconds
-        left = seconds * (1 / max(progress, 1e-9) - 1)
+        done = max(progress, self.update / self.config.updates)  # of a short training, this update is much
+        left = seconds * (1 / max(done, 1e-9) - 1)
         status = Status(self.update, self.config.updates, metrics, seconds, left)
         self.log.write(self.update, seconds, metrics, rate)
         self.report(status)
