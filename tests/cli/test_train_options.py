@@ -26,7 +26,7 @@ def test_the_paper_recipe_trains_as_diffuser_does() -> None:
 
 
 def test_the_length_predictor_s_quantiles_are_an_option() -> None:
-    options = ["--predictor.quantiles", "0.5", "0.2", "--predictor.relay-graph.quantile", "0.25"]
+    options = ["--length.quantiles", "0.5", "0.2", "--length.relay-graph.quantile", "0.25"]
     predictor = parse("train", ["length", "maze2d-umaze", *options]).predictor
     assert (predictor.quantiles, predictor.relay_graph.quantile) == ((0.5, 0.2), 0.25)
 
@@ -88,7 +88,7 @@ def test_without_options_a_training_is_its_recipe(environment: str, recipe: str)
         parse("train", [kind, environment, "--recipe", recipe]) for kind in ("planner", "length", "dynamics")
     )
     assert (planner.network, planner.planning, planner.loop) == (made.planner, made.planning, made.planner_loop)
-    assert (length.predictor, length.loop) == (made.length, made.length_loop)
+    assert (length.length, length.loop) == (made.length, made.length_loop)
     assert (dynamics.network, dynamics.loop) == (made.dynamics, made.dynamics_loop)
 
 
@@ -99,8 +99,8 @@ def test_the_environment_is_found_behind_options_and_a_run_may_be_named_like_ano
 
 
 def test_fields_deep_in_a_recipe_are_options() -> None:
-    option = ("--predictor.strengthening.lambda-triangle", "0.25")
-    assert parse("train", ["length", "maze2d-umaze", *option]).predictor.strengthening.lambda_triangle == 0.25
+    option = ("--length.strengthening.lambda-triangle", "0.25")
+    assert parse("train", ["length", "maze2d-umaze", *option]).length.strengthening.lambda_triangle == 0.25
 
 
 def test_the_paper_s_controller_reads_the_plan_by_its_index() -> None:

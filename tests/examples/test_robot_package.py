@@ -83,7 +83,7 @@ def test_every_command_works_with_a_robot_of_an_installed_package(installed: Pat
 
     data = ("data", "get", "my-robot", "--source", "build", "--size", "1500", "--workers", "1", "--quiet")
     assert shell.json(*data)["transitions"] == 1500
-    shell.text("train", "length", "my-robot", *LOOP, "--predictor.batch", "64", "--quiet")
+    shell.text("train", "length", "my-robot", *LOOP, "--length.batch", "64", "--quiet")
     shell.text("train", "planner", "my-robot", *LOOP, *SMALL, "--quiet")
 
     bench = ("bench", "my-robot", "--methods", "vhd", "--n", "2", "--workers", "1", "--quiet")

@@ -108,17 +108,17 @@ class TrainLength(Common):
     Defaults are the recipe's. Examples:
 
         vhd train length maze2d-large
-        vhd train length maze2d-large --predictor.network.width 512
+        vhd train length maze2d-large --length.network.width 512
     """
 
-    predictor: Annotated[LengthConfig, tyro.conf.AvoidSubcommands]
+    length: Annotated[LengthConfig, tyro.conf.AvoidSubcommands]
     loop: Annotated[LoopConfig, Flat]
 
     def run(self) -> None:
         """Train."""
         from vhdiffuser.recipes.train import train_length
 
-        self._train(train_length, length=self.predictor, length_loop=self.loop)
+        self._train(train_length, length=self.length, length_loop=self.loop)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,7 +167,7 @@ def _with_defaults(arguments: list[str]) -> Any:
     # A required positional stays required: its default here is what tyro calls missing.
     common: dict[str, Any] = {"env": tyro.MISSING, "recipe": recipe.name}
     planner = TrainPlanner(network=recipe.planner, planning=recipe.planning, loop=recipe.planner_loop, **common)
-    length = TrainLength(predictor=recipe.length, loop=recipe.length_loop, **common)
+    length = TrainLength(length=recipe.length, loop=recipe.length_loop, **common)
     dynamics = TrainDynamics(network=recipe.dynamics, loop=recipe.dynamics_loop, **common)
     kinds = {"planner": planner, "length": length, "dynamics": dynamics}
     commands = (Annotated[type(made), tyro.conf.subcommand(kind, default=made)] for kind, made in kinds.items())
