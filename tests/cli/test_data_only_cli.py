@@ -57,7 +57,7 @@ def test_what_needs_a_simulator_says_so_and_what_works_without(
     said = capsys.readouterr().err
     assert "no simulator" in said
     assert "vhd eval-plans" in said
-    assert not any(f"`vhd {name}" in said for name in ("bench", "demo", "failures")), "no circle"
+    assert not any(f"`vhd {name} {log}" in said for name in ("bench", "demo", "failures")), "no circle"
 
 
 def test_the_page_shows_a_log(log: str) -> None:

@@ -60,7 +60,7 @@ def test_a_folder_of_weights_plans_from_the_command_line(weights, tmp_path, caps
 def test_an_environments_name_is_not_mistaken_for_a_folder(weights, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "maze9d").mkdir()
-    with pytest.raises(UnknownNameError, match="shipped planner"):
+    with pytest.raises(UnknownNameError, match="unknown planner"):
         vhdiffuser.load_planner("maze9d")
 
 

@@ -27,7 +27,7 @@ def test_the_paper_recipe_trains_as_diffuser_does() -> None:
 
 def test_the_length_predictor_s_quantiles_are_an_option() -> None:
     options = ["--length.quantiles", "0.5", "0.2", "--length.relay-graph.quantile", "0.25"]
-    predictor = parse("train", ["length", "maze2d-umaze", *options]).predictor
+    predictor = parse("train", ["length", "maze2d-umaze", *options]).length
     assert (predictor.quantiles, predictor.relay_graph.quantile) == ((0.5, 0.2), 0.25)
 
 

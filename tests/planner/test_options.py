@@ -197,7 +197,7 @@ def test_model_files_are_found_where_they_are(vhd_home):
 
 
 def test_loading_what_is_not_there_says_so(tmp_path):
-    with pytest.raises(UnknownNameError, match="shipped planner 'maze9d'"):
+    with pytest.raises(UnknownNameError, match="unknown planner 'maze9d'"):
         load_planner("maze9d")
     with pytest.raises(DataError, match="vhd train length"):
         load_planner("maze2d-umaze", source="trained")

@@ -175,7 +175,10 @@ def test_the_network_is_used_only_where_it_is_asked_for(planner, hub):
 
 
 def test_a_name_that_is_nothing_says_what_it_could_be(planner, hub):
-    with pytest.raises(UnknownNameError, match=r"'maze9d'.*maze2d-umaze.*a folder, a Hugging Face id OWNER/NAME"):
+    with pytest.raises(
+        UnknownNameError,
+        match=r"'maze9d'.*maze2d-umaze.*a folder of weights, an environment you trained, a Hugging Face id OWNER/NAME",
+    ):
         Planner.from_pretrained("maze9d", local_files_only=False)
     with pytest.raises(DataError, match="give OWNER/NAME"):
         planner.push_to_hub("umaze")
