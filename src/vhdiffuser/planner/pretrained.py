@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vhdiffuser.envs.registry import get_environment
 from vhdiffuser.errors import DataError, UnknownNameError, needs_extra
 from vhdiffuser.files import atomic_path
 from vhdiffuser.weights.folder import CARD, CONFIG, front_matter, read_config, write_folder
@@ -30,7 +31,10 @@ def find_pretrained(
         if source == "shipped" and str(name) not in known and HUB_ID.fullmatch(str(name)) is None:
             source = "trained" if _is_trained(str(name)) else source  # what ships with nothing can only be that
         if source != "shipped" or str(name) in known:
-            return find_model(str(name), "planner", source), find_model(str(name), "length", source)
+            path = find_model(str(name), "planner", source)
+            if not path.is_file():
+                get_environment(str(name))  # an unknown name is said to be one, before a missing file is
+            return path, find_model(str(name), "length", source)
         if not HUB_ID.fullmatch(str(name)):
             others = ["a folder of weights", "an environment you trained", "a Hugging Face id OWNER/NAME"]
             raise UnknownNameError("planner", str(name), [*known, *others])
