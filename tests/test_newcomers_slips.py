@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import gymnasium
 import numpy as np
 import pytest
 from toy_point import ENVIRONMENT, SPEC
@@ -101,3 +102,17 @@ def test_evaluating_without_a_simulator_says_so() -> None:
     planner = vhdiffuser.load_planner("maze2d-umaze")
     with pytest.raises(VhdError, match="no simulator"):
         vhdiffuser.evaluate(planner, replace(ENVIRONMENT, simulator=None), n=1)
+
+
+def test_one_protocol_and_one_seed_need_no_tuple() -> None:
+    (summary,) = vhdiffuser.evaluate(vhdiffuser.load_planner("maze2d-umaze"), n=2, protocols="rp", seeds=3)
+    assert (summary.protocol, summary.n, summary.seeds) == ("rp", 2, (3,))
+
+
+def test_a_refused_reset_changes_nothing() -> None:
+    env = gymnasium.make("vhdiffuser/Maze2d-umaze-v1")
+    env.reset(seed=0, options={"start": [1, 1], "goal": [3, 1]})
+    with pytest.raises(VhdError):
+        env.reset(options={"start": [1, 1, 1]})
+    *_, info = env.step(np.zeros(2))
+    assert info["goal"].tolist() == [3, 1]

@@ -12,7 +12,7 @@ import tyro
 from tyro.conf import Positional
 
 from vhdiffuser.console import out, print_json
-from vhdiffuser.envs.registry import find_environment
+from vhdiffuser.envs.registry import environment_of, find_environment
 from vhdiffuser.errors import VhdError
 from vhdiffuser.files import atomic_path
 from vhdiffuser.trajectories import Plan, Rollout
@@ -89,6 +89,8 @@ class PlanCommand:
         start = spec.start_state(self.start)
         goals = [np.asarray(goal, np.float32) for goal in (self.goal, self.then) if goal is not None]
         environment = find_environment(spec.name)
+        if self.execute is not None:
+            environment_of(spec).require_simulator()
         if environment is not None and environment.simulator is not None:
             env = environment.make()
             for goal in goals:

@@ -74,9 +74,10 @@ class GoalTask(gymnasium.Env):
         if goal is None:
             fixed = None if self.random_goal else self.environment.fixed_goal
             goal = drawn.goal if fixed is None else np.asarray(fixed)
-        self.goal = np.asarray(goal, np.float64)
-        instance = Instance(np.asarray(drawn.start if start is None else start, np.float32), self.goal, drawn.seed)
+        goal = np.asarray(goal, np.float64)
+        instance = Instance(np.asarray(drawn.start if start is None else start, np.float32), goal, drawn.seed)
         self.simulator.check(instance)
+        self.goal = goal  # a reset that was refused changes nothing
         return self.simulator.reset(instance), {"goal": self.goal.copy()}
 
     def step(self, action: FloatArray) -> tuple[FloatArray, float, bool, bool, dict[str, Any]]:
