@@ -21,8 +21,10 @@ def run_notebook(notebook: dict[str, Any]) -> dict[str, Any]:
     An output is what a cell prints, the value of its last expression, and the figures that are open after it.
     """
     import matplotlib
+    from matplotlib import pyplot
 
     matplotlib.use("agg")
+    pyplot.close("all")  # what was open before is no output of a cell
     names: dict[str, Any] = {"__name__": "__main__"}
     code = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
     for number, cell in enumerate(code, start=1):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from matplotlib import pyplot
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = sorted((ROOT / "examples/notebooks").glob("*.ipynb"))
@@ -28,6 +29,7 @@ def test_a_log_becomes_a_closed_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     run_notebook = runpy.run_path(str(ROOT / "tools/run_notebook.py"))["run_notebook"]
     text = (ROOT / "examples/notebooks/from_log_to_closed_loop.ipynb").read_text(encoding="utf-8")
     saved, notebook = json.loads(text), json.loads(text)
+    pyplot.figure()  # of somebody else: no output of a cell
     names = run_notebook(notebook)
     assert names["dataset"].spec.control_dt == pytest.approx(0.1)
     assert len(names["episodes"]) == 40, "each flight is an episode"
