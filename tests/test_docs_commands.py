@@ -247,6 +247,7 @@ def prepared(tmp_path_factory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", [*PAGES, *SOURCES], ids=lambda path: str(path.relative_to(ROOT)))
 def test_every_command_shown_is_accepted_by_its_parser(path, capsys):
     def help_of(words: list[str]) -> str:

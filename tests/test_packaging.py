@@ -109,6 +109,7 @@ def without_extras(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", WITHOUT, *arguments], capture_output=True, text=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     [["--help"], ["envs"], ["models"], ["plan", "maze2d-umaze", "--start", "1", "1", "--goal", "3", "1", "--json"]],

@@ -27,6 +27,7 @@ def test_looking_imports_nothing_heavy() -> None:
     assert shown.strip() == "set()"
 
 
+@pytest.mark.slow
 def test_the_first_plan_waits_for_no_import_that_it_does_not_need() -> None:
     """diffusers and torch's compiler took seconds; scipy.interpolate and the simulators are not needed to plan."""
     code = (

@@ -75,6 +75,7 @@ def test_the_page_shows_a_log(log: str) -> None:
     np.testing.assert_allclose(plan.states[-1], instance.goal, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_maze_of_one_s_own_is_known_by_its_name_from_then_on(
     vhd_home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

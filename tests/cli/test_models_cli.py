@@ -205,6 +205,7 @@ def test_half_precision_keeps_integers_and_refuses_what_it_cannot_hold(tmp_path)
         half_precision({"w": torch.tensor([1e6])})
 
 
+@pytest.mark.slow
 def test_an_archive_holds_the_very_files_behind_the_rows(runs, tmp_path, capsys):
     archive = tmp_path / "weights"
     assert run(["models", "archive", ENV, "--out", str(archive), "--json"]) == 0

@@ -38,6 +38,7 @@ def test_the_default_recipe_trains_with_muon_at_a_rate_that_rises_and_decays() -
     assert rates == pytest.approx([1e-3 / 200, 0.985e-3, 1e-3 * (0.05 + 0.95 / 2), 0.05e-3], rel=2e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recipe", ["default", "paper"])
 @pytest.mark.parametrize(
     ("field", "value"),
@@ -80,6 +81,7 @@ def test_every_crop_can_be_asked_for_where_the_recipe_chooses() -> None:
     assert list(directness.values()) == [2.2, 3.0, None, None], "a fixed horizon takes every crop"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("environment", list(environments()))
 @pytest.mark.parametrize("recipe", ["default", "paper"])
 def test_without_options_a_training_is_its_recipe(environment: str, recipe: str) -> None:

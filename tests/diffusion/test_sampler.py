@@ -173,6 +173,7 @@ def by_diffusers(sampler: str, network: nn.Module, process: Process, steps: int)
     return tau
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampler", SAMPLERS)
 @pytest.mark.parametrize("steps", [1, 2, 5, 20, 64])
 def test_samplers_agree_with_diffusers(sampler: str, steps: int) -> None:

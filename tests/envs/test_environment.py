@@ -221,6 +221,7 @@ def test_its_simulators_run_in_worker_processes() -> None:
 # Gymnasium
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_gymnasium_makes_and_checks_every_registered_environment(name: str) -> None:
     env = gymnasium.make(gym_id(get_environment(name)))
@@ -229,6 +230,7 @@ def test_gymnasium_makes_and_checks_every_registered_environment(name: str) -> N
     env.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_several_are_stepped_at_once(name: str) -> None:
     environment = get_environment(name)

@@ -192,6 +192,7 @@ def test_a_folder_of_that_name_comes_before_the_hub(planner, hub, tmp_path, monk
     assert hub.calls == []
 
 
+@pytest.mark.slow
 def test_without_the_extra_folders_work_and_the_hub_names_it(tmp_path):
     code = """
 import sys

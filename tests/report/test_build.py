@@ -64,6 +64,7 @@ def test_the_report_holds_every_table_and_figure(results: Path, tmp_path: Path) 
     assert "| toy | VHD (SS) | reset | 30 |" in (tmp_path / "report.md").read_text()
 
 
+@pytest.mark.slow
 def test_the_figures_show_the_rows(results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = {}
     monkeypatch.setattr(figures, "save_figure", lambda figure, path: drawn.setdefault(path, figure) and path)
@@ -140,6 +141,7 @@ def test_old_rows_beside_new_ones_are_marked_and_stand_back(results: Path, tmp_p
     assert "toy/vhd-ss.jsonl" in text
 
 
+@pytest.mark.slow
 def test_uniform_instances_have_a_table_of_their_own(tmp_path: Path) -> None:
     choice = PlannerChoice(ToyPlanner(noise=0.05), PlanningOptions(gamma=1.0), {})
     for distribution, seeds in (("reset", (100, 101)), ("uniform", (100,))):

@@ -15,6 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENTS = ("maze2d-umaze", "maze2d-medium", "maze2d-large", "antmaze-medium", "cube")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ENVIRONMENTS)
 def test_the_headline_is_of_three_test_seeds_and_of_the_weights_that_ship(name: str) -> None:
     cells, _ = published(read_folder(ROOT / "results" / name))

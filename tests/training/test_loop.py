@@ -248,6 +248,7 @@ def test_settings_that_cannot_train_are_refused(name, value):
         replace(CONFIG, **{name: value})
 
 
+@pytest.mark.slow
 def test_precisions_and_threads_can_change_within_a_process(tmp_path):
     """accelerate's state is one per process; a training must neither need it nor leave torch changed."""
     before = torch.get_num_threads()
