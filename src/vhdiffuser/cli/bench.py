@@ -66,7 +66,7 @@ class Bench:
     smoothing: float | None = None
     """Control steps over which plans are evened out; 0: through every knot (default: the planner's own)."""
     candidates: int | None = None
-    """Plans drawn for each plan used, the one that the Length Predictor believes most kept; 1 is no selection
+    """Candidates drawn per plan; the one that least violates predicted distances is kept. 1 is no selection
     (default: the planner's own)."""
     position_gain: float | None = None
     """PD: action per unit of position error (default: measured best)."""

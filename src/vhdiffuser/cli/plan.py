@@ -50,7 +50,7 @@ class PlanCommand:
     stretch: float | None = None
     """How many times as slowly as the data moves the plan is to be followed (default: the planner's own)."""
     candidates: int | None = None
-    """Plans drawn, of which the one that the Length Predictor believes most is kept (default: the planner's own)."""
+    """Candidates drawn; the one that least violates predicted distances is kept (default: the planner's own)."""
     sampler: str | None = None
     """Reverse process: ddpm, ddim, dpm++ or a registered one (default: the planner's own)."""
     steps: int | None = None

@@ -41,7 +41,7 @@ class PlanningOptions:
     length, and the curve through its knots is laid over all of it. For a robot that is held up; 1 is the paper's.
     A fixed horizon is not stretched."""
     candidates: int = 1
-    """Plans drawn for each plan returned: the one that the Length Predictor believes most. 1 is no selection."""
+    """Candidates drawn per plan; the one that least violates predicted distances is returned. 1 is no selection."""
 
     def __post_init__(self) -> None:
         for name in ("steps", "candidates"):

@@ -239,7 +239,7 @@ class Planner:
 
         Plans that look equally long to the network are denoised together, in batches of bounded size; each
         comes out as if planned alone with its seed. One integer for `seeds` means it, the next one, and so on.
-        Of several candidates the one that the Length Predictor believes most is returned. `avoid` as in `plan`.
+        Of several candidates, the one that least violates predicted distances is returned. `avoid` as in `plan`.
         """
         origins = checked_starts(self.spec, starts)  # (B, d)
         targets = checked_goals(self.spec, goals, self.config.clamp, len(origins))  # (B, d)
