@@ -21,6 +21,7 @@ DISTRIBUTIONS = {
     "huggingface_hub": "huggingface-hub",
     "stable_baselines3": "stable-baselines3",
     "typing_extensions": "typing-extensions",
+    "yaml": "pyyaml",
 }
 """Where the name that is imported is not the name that is installed."""
 BEHIND_OTHERS = {"tensorboard": "torch.utils.tensorboard", "shtab": "tyro", "httpx": "fastapi.testclient"}

@@ -246,6 +246,11 @@ def test_a_rollout_tells_what_it_is_and_what_it_did() -> None:
         Rollout(plan.states[:13], np.zeros((13, 2)), False, ((0, plan),))
 
 
+def test_a_rollout_knows_its_duration_where_the_environment_is_known() -> None:
+    assert followed(umaze_plan(21)).seconds == pytest.approx(20 * UMAZE.control_dt)
+    assert followed(umaze_plan(spec=None)).seconds is None
+
+
 def test_a_rollout_is_drawn_with_its_plans() -> None:
     plan = umaze_plan()
     beside = plan.states + np.float32([0.1, 0, 0, 0])

@@ -42,6 +42,11 @@ class Rollout:
         return len(self.actions)
 
     @property
+    def seconds(self) -> float | None:
+        """Time executed, if the environment is known."""
+        return None if self.spec is None else self.steps * self.spec.control_dt
+
+    @property
     def replans(self) -> int:
         """Plans made after the first."""
         return len(self.plans) - 1
