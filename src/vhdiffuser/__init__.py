@@ -5,8 +5,8 @@
     rollout = vhdiffuser.execute(planner, start=[1, 1, 0, 0], goal=[7, 9], protocol="rp")
     agent = vhdiffuser.Agent(planner)  # in a control loop of your own
 
-Importing it makes `gymnasium.make("vhdiffuser/Maze2d-large-v1")` work; the simulators, torch and the
-rest are imported where they are used.
+Importing this package registers Gymnasium ids such as `vhdiffuser/Maze2d-large-v1`. Simulators and torch are imported
+only when they are used.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ register_ours()
 
 
 def __getattr__(name: str) -> Any:
-    """Import what is asked for, when it is asked for: torch takes seconds."""
+    """Import a public name on first use: importing torch takes seconds."""
     if name == "__version__":
         from importlib.metadata import version
 
@@ -119,5 +119,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """What Tab shows: all that can be had from here."""
+    """All public names, for tab completion."""
     return sorted([*__all__, "__version__", "__doc__", "__all__"])

@@ -1,4 +1,4 @@
-"""What commands and benchmark scripts print with: progress on stderr, results on stdout."""
+"""Console output of commands and benchmark scripts: progress on stderr, results on stdout."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-# No markup: names and units of others have brackets ("x [m]") and mean them.
+# No markup: brackets in names and units ("x [m]") are literal.
 out = Console(highlight=False, soft_wrap=True, markup=False)
 err = Console(stderr=True, highlight=False, markup=False)
 
 
 def print_json(value: Any) -> None:
-    """One JSON value on stdout, for machines."""
+    """Print one JSON value on stdout."""
     print(json.dumps(value, indent=2))
 
 
 @contextmanager
 def progress_bar(title: str, unit: str, quiet: bool = False) -> Iterator[Callable[..., None]]:
-    """A bar with the time left: call with (done, total), and `note=` for a text beside it."""
+    """A progress bar with the remaining time: call it with (done, total), and `note=` for text beside it."""
     if quiet:  # rich before 14.3 ends even a disabled bar with an empty line
         yield lambda done, total, note="": None
         return

@@ -1,4 +1,4 @@
-"""What can go wrong, said so that a person knows what to do. The command line prints these and exits 1."""
+"""Errors and warnings whose messages tell users what to do. The command line prints errors and exits with 1."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ NEWEST_PYTHON = {"ogbench": (3, 12)}
 
 
 class VhdError(Exception):
-    """Base of all errors that are the user's to mend; the message says how."""
+    """Base of all errors that a user can fix; the message says how."""
 
 
 class DataError(VhdError):
-    """A dataset, file or checkpoint that is missing, damaged or not what it should be."""
+    """A dataset, file or checkpoint is missing, damaged or of the wrong kind."""
 
 
 class UnknownNameError(VhdError):
-    """A name that is not registered; the message lists those that are."""
+    """A name is not registered; the message lists those that are."""
 
     def __init__(self, kind: str, name: str, known: list[str]) -> None:
         super().__init__(f"unknown {kind} '{name}'. Known: {', '.join(known)}.")
 
 
 class MissingExtraError(VhdError):
-    """An optional dependency that is not installed."""
+    """An optional dependency is not installed."""
 
     def __init__(self, extra: str, purpose: str) -> None:
         newest = NEWEST_PYTHON.get(extra, sys.version_info[:2])
@@ -43,7 +43,7 @@ def install_command(extra: str) -> str:
 
 @contextmanager
 def needs_extra(extra: str, purpose: str) -> Iterator[None]:
-    """Around imports of an optional dependency: `MissingExtraError` where it is not installed."""
+    """Context for importing an optional dependency: raises `MissingExtraError` if it is not installed."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -55,15 +55,15 @@ class VhdWarning(UserWarning):
 
 
 class OutsideDataWarning(VhdWarning):
-    """A start, goal or query outside what the model was trained on: its answer is a guess."""
+    """A start, goal or query lies outside the training data: the model extrapolates."""
 
 
 class ClippedLengthWarning(VhdWarning):
-    """A predicted length beyond T_max: the plan is shorter than the Length Predictor and gamma ask for."""
+    """A predicted length exceeds T_max: the plan is shorter than the Length Predictor and gamma ask for."""
 
 
 def warn(message: str, category: type[VhdWarning] = VhdWarning) -> None:
-    """Warn at the user's own line: the first caller outside of this package."""
+    """Issue a warning that points at the user's line: the first caller outside this package."""
     frame, level = sys._getframe(), 1
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "vhdiffuser":
         frame, level = frame.f_back, level + 1
@@ -71,8 +71,8 @@ def warn(message: str, category: type[VhdWarning] = VhdWarning) -> None:
 
 
 class Interrupted(KeyboardInterrupt):
-    """Stopped by Ctrl-C or SIGTERM. Nothing is wrong, so it is no `VhdError`, and no `except Exception` takes it."""
+    """Stopped by Ctrl-C or SIGTERM. Not a failure, so neither `except VhdError` nor `except Exception` catches it."""
 
     def __init__(self, number: int, message: str = "") -> None:
-        super().__init__(message or "stopped; what was finished is kept. Run the same command to go on.")
+        super().__init__(message or "stopped; finished work is kept. Run the same command to continue.")
         self.signal = signal.Signals(number)

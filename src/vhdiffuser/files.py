@@ -1,4 +1,4 @@
-"""Where files live and how they are written: whole, or not at all."""
+"""Where files are kept, and atomic writes."""
 
 from __future__ import annotations
 
@@ -26,11 +26,10 @@ def home() -> Path:
 
 @contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
-    """A temporary path beside `path` that takes its place only when the block ends without error.
+    """A temporary path beside `path` that replaces it only if the block ends without an error.
 
-    A symbolic link is followed: the file it names is replaced, the link stays. Anything else that is not a regular
-    file (a folder, a device) is refused. A new file gets the mode that the umask asks for; an existing one keeps its
-    own.
+    Symbolic links are followed: the target is replaced and the link stays. Anything but a regular file (a folder, a
+    device) is refused. A new file gets its mode from the umask; an existing one keeps its mode.
 
     >>> with atomic_path(Path("plan.json")) as temporary:
     ...     _ = temporary.write_text("{}")
@@ -46,7 +45,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
         yield temporary
         with open(temporary, "rb+") as file:
             os.fsync(file.fileno())
-        os.chmod(temporary, mode)  # libraries that write by renaming bring a mode of their own
+        os.chmod(temporary, mode)  # libraries that write by renaming set a mode of their own
         os.replace(temporary, target)
     except OSError as error:
         if error.errno not in _DISK_ERRORS:
@@ -57,7 +56,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
 
 
 def regular_target(path: Path) -> Path:
-    """The file that writing to `path` would write: links followed, and refused where it is no regular file."""
+    """The file that writing to `path` would replace, with links followed; refused unless it is a regular file."""
     try:
         target = path.resolve() if path.is_symlink() else path
         if target.is_symlink():  # a loop, which Python 3.13 and newer resolve to itself
@@ -72,7 +71,7 @@ def regular_target(path: Path) -> Path:
 
 
 def checked_name(kind: str, name: str) -> str:
-    """`name`, if it can name a run, a dataset or a model: one folder name, the same on every system."""
+    """`name`, if it is valid for a run, dataset or model: a single folder name that every system allows."""
     if not _NAME.fullmatch(name) or name.endswith("."):
         article = "an" if kind[0] in "aeiou" else "a"
         raise DataError(
@@ -83,7 +82,7 @@ def checked_name(kind: str, name: str) -> str:
 
 
 def require_space(folder: Path, needed: int) -> None:
-    """Refuse early when `folder`'s disk has less than `needed` bytes free."""
+    """Raise `DataError` if the disk of `folder` has fewer than `needed` bytes free."""
     folder.mkdir(parents=True, exist_ok=True)
     free = shutil.disk_usage(folder).free
     if free < needed:
@@ -94,7 +93,7 @@ def require_space(folder: Path, needed: int) -> None:
 
 
 def sha256(path: Path) -> str:
-    """Hex digest of a file, read in pieces."""
+    """Hex digest of a file, read in chunks."""
     digest = hashlib.sha256()
     with open(path, "rb") as file:
         while piece := file.read(1 << 20):

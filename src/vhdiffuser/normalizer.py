@@ -1,4 +1,4 @@
-"""Limits normaliser: fitted once on the training data, and carried by every model after that."""
+"""Min-max normaliser: fitted once on the training data and saved with every model."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from vhdiffuser.types import FloatArray
 
 @dataclass(frozen=True)
 class Normalizer:
-    """Maps [low, high] to [-1, 1], dimension by dimension. A constant dimension maps to 0."""
+    """Maps [low, high] to [-1, 1] per dimension. A constant dimension maps to 0."""
 
     low: FloatArray
     """(d,) smallest value seen."""
@@ -51,11 +51,11 @@ class Normalizer:
         return (values * self.scale + self.center).astype(np.float32)
 
     def select(self, dims: tuple[int, ...]) -> Normalizer:
-        """The normaliser of some of the dimensions."""
+        """The normaliser of a subset of the dimensions."""
         return Normalizer(self.low[list(dims)], self.high[list(dims)])
 
     def to_json(self) -> dict[str, Any]:
-        """A dict that JSON can hold, exact for float32."""
+        """A JSON-serialisable dict, exact for float32."""
         return {"low": self.low.tolist(), "high": self.high.tolist()}
 
     @classmethod

@@ -1,9 +1,8 @@
-"""How many threads torch computes with: one for a plan or a small batch, many such batches side by side.
+"""Thread use of torch: one thread per plan or small batch, and many such batches in parallel.
 
-Threads that share one small operation wait for each other dozens of times in a forward pass. On an idle machine that
-gains little; where another process takes a core, everyone waits for the thread that has none, and a plan takes 70 times
-as long. So networks that plan and control run on one thread each, and a large job is divided into batches that never
-wait for each other.
+Threads that share one small operation synchronise dozens of times per forward pass. On an idle machine that gains
+little; when another process occupies a core, all of them wait for the thread without one, and a plan takes 70 times
+as long. So planning and control networks run on one thread each, and large jobs are split into independent batches.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ Result = TypeVar("Result")
 
 @contextmanager
 def torch_threads(count: int | None) -> Iterator[None]:
-    """Within the block, torch's operations called from this thread use `count` threads (None: as many as before)."""
+    """Within the block, torch operations called from this thread use `count` threads (None: no change)."""
     import torch
 
     before = torch.get_num_threads()
@@ -34,13 +33,13 @@ def torch_threads(count: int | None) -> Iterator[None]:
 
 
 def batches_in_parallel(function: Callable[[Item], Result], batches: Sequence[Item]) -> list[Result]:
-    """`function` of each batch, in order: each on one thread, as many at once as torch may use threads."""
+    """Apply `function` to each batch, in order: one thread per batch, as many at once as torch may use threads."""
     import torch
 
     workers = min(len(batches), torch.get_num_threads())
     with torch_threads(1):
         if workers <= 1:
             return [function(batch) for batch in batches]
-        # A thread takes torch's setting over when it first computes, hence new ones each time.
+        # A thread adopts torch's setting when it first computes, hence new threads each time.
         with ThreadPoolExecutor(workers) as pool:
             return list(pool.map(function, batches))

@@ -1,4 +1,4 @@
-"""The values that rooms hand to each other: frozen, and checked where they are made."""
+"""Values passed between packages: frozen, and validated on construction."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from vhdiffuser.errors import DataError, VhdError
 from vhdiffuser.files import checked_name
 
 FloatArray = npt.NDArray[np.floating[Any]]
-"""Floating-point numbers; float32 where nothing else is said."""
+"""Floating-point numbers; float32 unless stated otherwise."""
 IntArray = npt.NDArray[np.integer[Any]]
 BoolArray = npt.NDArray[np.bool_]
 ImageArray = npt.NDArray[np.uint8]
@@ -21,10 +21,10 @@ ImageArray = npt.NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class EnvSpec:
-    """What the planner must know of an environment. Table I of the paper, and what it leaves open.
+    """What the planner needs to know about an environment: Table I of the paper, and what it leaves open.
 
-    A *planning state* is a selection of the observation; *goal dimensions* are a selection of the
-    planning state. What else is known of an environment is in `vhdiffuser.Environment`.
+    A *planning state* is a subset of the observation's dimensions; *goal dimensions* are a subset of the
+    planning state's. Everything else about an environment is in `vhdiffuser.Environment`.
     """
 
     name: str
@@ -38,9 +38,9 @@ class EnvSpec:
     state_names: tuple[str, ...]
     """Names of the planning state's dimensions, with units where there are any."""
     goal_dims: tuple[int, ...]
-    """Planning-state dimensions on which success is judged."""
+    """Planning-state dimensions that decide success."""
     velocity_dims: tuple[int, ...] | None
-    """For every goal dimension, the planning-state dimension of its velocity, if the state has them."""
+    """For each goal dimension, the planning-state dimension of its velocity, if the state has velocities."""
     control_dt: float
     """Seconds between two control steps."""
     epsilon: float
@@ -51,8 +51,8 @@ class EnvSpec:
     """Shortest plan, in states."""
 
     def __post_init__(self) -> None:
-        # Data, runs and results are kept under it. And it may come from a file of others: a reference that
-        # `get_environment` would run (`robot.py:make`) is no name.
+        # Data, runs and results are stored under this name, and it may come from someone else's file: a reference
+        # that `get_environment` would run (`robot.py:make`) is not a valid name.
         checked_name("environment", self.name)
         if len(self.state_names) != len(self.state_dims):
             raise DataError(f"{self.name}: {len(self.state_dims)} state dimensions but {len(self.state_names)} names.")
@@ -67,7 +67,7 @@ class EnvSpec:
         for name in ("state_dims", "goal_dims", "velocity_dims"):
             dims = getattr(self, name) or ()
             if len(set(dims)) < len(dims):
-                raise DataError(f"{self.name}: {name} {dims} has a dimension twice.")
+                raise DataError(f"{self.name}: {name} {dims} lists a dimension twice.")
         if self.velocity_dims is not None and len(self.velocity_dims) != len(self.goal_dims):
             raise DataError(
                 f"{self.name}: velocity dimensions {self.velocity_dims} must be as many as goal dimensions "
@@ -103,7 +103,7 @@ class EnvSpec:
         return state[..., list(self.goal_dims)]
 
     def start_state(self, start: npt.ArrayLike) -> FloatArray:
-        """(d,) of a start given as a planning state (d,), or as goal dimensions (goal_dim,): the others are then 0."""
+        """The planning state (d,) of a start given as (d,), or as goal dimensions (goal_dim,) with the others 0."""
         values = np.asarray(start, np.float32)
         if values.shape == (self.state_dim,):
             return values
@@ -118,23 +118,23 @@ class EnvSpec:
         return state
 
     def place_of(self, start: FloatArray) -> FloatArray:
-        """(goal_dim,) of a start: its goal dimensions alone, a planning state or a whole observation."""
+        """The position (goal_dim,) of a start given as goal dimensions, planning state or observation."""
         start = np.asarray(start)
         if len(start) == self.goal_dim:
             return start
         return self.goal_of(start if len(start) == self.state_dim else self.planning_state(start))
 
     def is_observation(self, start: FloatArray) -> bool:
-        """Whether a start is a whole observation, and more than a planning state."""
+        """Whether a start is a full observation rather than a planning state."""
         return len(start) == self.observation_dim != self.state_dim
 
     def to_json(self) -> dict[str, Any]:
-        """A dict that JSON can hold."""
+        """A JSON-serialisable dict."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> EnvSpec:
-        """The inverse of `to_json`. What files of version 0.1 say beyond the planning contract is not read."""
+        """The inverse of `to_json`. Further fields in files of version 0.1 are ignored."""
         known = {item.name for item in fields(cls)}
         values: dict[str, Any] = {k: tuple(item) if isinstance(item, list) else item for k, item in value.items()}
         return cls(**{key: item for key, item in values.items() if key in known})
@@ -142,9 +142,9 @@ class EnvSpec:
 
 @dataclass(frozen=True)
 class Episodes:
-    """Episodes laid end to end. An episode of T states has T-1 actions and T-1 transitions.
+    """Concatenated episodes. An episode of T states has T-1 actions and T-1 transitions.
 
-    `actions` is kept as long as `observations` so that one index serves both; the row at an
+    `actions` has as many rows as `observations`, so that one index serves both; the row at an
     episode's last state belongs to no transition, is zero, and is never used.
     """
 
@@ -184,7 +184,7 @@ class Episodes:
 
     @classmethod
     def from_parts(cls, parts: list[tuple[FloatArray, FloatArray]]) -> Episodes:
-        """Join (T states, T-1 actions) episodes."""
+        """Concatenate episodes of (T states, T-1 actions)."""
         for number, (states, actions) in enumerate(parts):
             if len(actions) != len(states) - 1:
                 raise DataError(
@@ -242,10 +242,10 @@ class Episodes:
 
 @dataclass(frozen=True)
 class Instance:
-    """One test case: where to start and where to go. `seed` fixes what the start state leaves open."""
+    """A test case: a start and a goal. `seed` fixes what the start state leaves open."""
 
     start: FloatArray
-    """(d,) planning state, its (goal_dim,) goal dimensions alone, or a whole (observation_dim,) observation."""
+    """A planning state (d,), its goal dimensions alone (goal_dim,), or a full observation (observation_dim,)."""
     goal: FloatArray
     """(goal_dim,)."""
     seed: int

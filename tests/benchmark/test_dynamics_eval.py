@@ -166,7 +166,7 @@ def test_a_recorded_moment_is_restored_and_goes_on_as_it_did(name: str) -> None:
 
 @pytest.mark.ogbench
 def test_recorded_starts_are_for_bodies_that_can_be_restored() -> None:
-    with pytest.raises(VhdError, match="maze2d-umaze: .* cannot be put at a recorded observation"):
+    with pytest.raises(VhdError, match="maze2d-umaze: .* cannot be set to a recorded observation"):
         RecordedStart(get_environment("maze2d-umaze"))
     env = RecordedStart(get_environment("antmaze-medium"))
     with pytest.raises(VhdError, match="29 numbers"):

@@ -261,7 +261,7 @@ def test_bench_pools_the_seeds_asked_for(models, tmp_path, capsys):
     assert run([*command, "7", "8"]) == 0
     assert "SR % by seed   7: " in capsys.readouterr().out
     assert run([*command, "7", "7"]) == 1
-    assert "named twice" in capsys.readouterr().err
+    assert "given twice" in capsys.readouterr().err
 
 
 @pytest.mark.ogbench

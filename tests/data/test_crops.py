@@ -64,7 +64,7 @@ def test_a_crop_longer_than_every_episode_says_so() -> None:
 
 
 def test_ends_that_do_not_fit_the_states_are_refused() -> None:
-    with pytest.raises(DataError, match="must end where"):
+    with pytest.raises(DataError, match="must end at the last"):
         Crops(np.zeros((5, 2), np.float32), np.array([3, 4]))
 
 

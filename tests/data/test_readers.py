@@ -113,7 +113,7 @@ def bad(tmp_path, **changes):
         ({"episode_ends": None}, "nothing says where episodes end"),
         ({"actions": np.zeros((7, 1))}, r"bad.npz: lengths disagree: 8 observations and 7 actions"),
         ({"episode_ends": np.array([3, 4, 8])}, r"bad.npz: episode 1 has 1 state"),
-        ({"episode_ends": np.array([3, 3, 8])}, "must increase"),
+        ({"episode_ends": np.array([3, 3, 8])}, "must be positive and increasing"),
         ({"episode_ends": np.array([3, 6])}, "ends at 6 but there are 8"),
         ({"observations": np.zeros((0, 2)), "actions": np.zeros((0, 1)), "episode_ends": np.zeros(0)}, "empty"),
         ({"observations": np.full((8, 2), np.nan)}, "bad.npz: observations row 0 holds NaN"),

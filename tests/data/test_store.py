@@ -70,7 +70,7 @@ def test_a_foreign_safetensors_file_is_refused(dataset):
     path = dataset_path("mine")
     path.parent.mkdir(parents=True)
     save_file({"weights": np.zeros(3)}, path)
-    with pytest.raises(DataError, match="not a dataset of ours"):
+    with pytest.raises(DataError, match="not a vhdiffuser dataset"):
         load_dataset("mine")
 
 

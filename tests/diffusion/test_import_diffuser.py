@@ -103,7 +103,7 @@ def test_model_weights_bare_networks_and_plain_state_dicts_are_read(tmp_path: Pa
         tmp_path / "bare.pt", out, SPEC, NORMALIZER, horizon=64, diffusion_steps=20, prediction="epsilon"
     )
     assert (header.config["action_dim"], header.config["horizon"], header.config["diffusion_steps"]) == (0, 64, 20)
-    with pytest.raises(DataError, match="say the diffusion_steps"):
+    with pytest.raises(DataError, match="give the diffusion_steps"):
         import_checkpoint(tmp_path / "bare.pt", out, SPEC, NORMALIZER)
 
 
@@ -134,7 +134,7 @@ def test_foreign_damaged_and_harmful_files_get_a_clear_error(tmp_path: Path) -> 
     torch.save(torch.zeros(3), tmp_path / "tensor.pt")
     refused("tensor.pt", "not a state dict")
     torch.save({"conv.weight": torch.zeros(3)}, tmp_path / "other.pt")
-    refused("other.pt", "none of the names")
+    refused("other.pt", "no parameters of")
     torch.save({"model": diffusion_state(unet(0))}, tmp_path / "no_ema.pt")
     refused("no_ema.pt", "no 'ema' weights")
     refused("no_ema.pt", "its horizon is 32, not 64", weights="model", horizon=64)

@@ -99,7 +99,7 @@ def test_more_candidates_hold_the_single_plan_among_them_and_without_a_predictor
 
 
 class Walk:
-    """A hundred steps a unit, so the plan whose longest leg is shortest is the most believable."""
+    """A hundred steps per unit, so the plan whose longest leg is shortest violates predicted distances least."""
 
     def predict_steps(self, starts, goals):
         return 100 * np.abs(goals - starts[:, :2]).sum(axis=1)

@@ -213,7 +213,7 @@ def test_save_and_load_plan_the_same(tmp_path: Path) -> None:
         loaded.plan(starts[0], goals[0], 40).states, planner.plan(starts[0], goals[0], 40).states
     )
     save_model(path, planner.network.state_dict(), replace(header, config=replace(SMALL, dim=16).to_json()))
-    with pytest.raises(DataError, match="do not fit"):
+    with pytest.raises(DataError, match="do not match"):
         Planner.load(path)
 
 

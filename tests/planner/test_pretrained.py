@@ -89,7 +89,7 @@ def test_a_config_that_contradicts_its_weights_is_refused(planner, tmp_path, par
     config = json.loads((tmp_path / "config.json").read_text())
     config[part]["gamma" if part == "planning" else next(iter(config[part]))] = 9.0
     (tmp_path / "config.json").write_text(json.dumps(config))
-    with pytest.raises(DataError, match=f"its '{part}' is not that of the model files.*with_options"):
+    with pytest.raises(DataError, match=f"its '{part}' differs from that of the model files.*with_options"):
         Planner.from_pretrained(tmp_path)
     (tmp_path / "config.json").write_text("{")
     with pytest.raises(DataError, match="config.json: damaged"):

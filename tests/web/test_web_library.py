@@ -16,7 +16,7 @@ from vhdiffuser.errors import UnknownNameError
 from vhdiffuser.length.config import LengthConfig, goal_dims
 from vhdiffuser.length.network import LengthNetwork
 from vhdiffuser.web import planning
-from vhdiffuser.web.library import Library, Missing, Shelf
+from vhdiffuser.web.library import Entry, Library, Missing
 from vhdiffuser.web.limits import NotReady
 from vhdiffuser.web.messages import PlanRequest
 from vhdiffuser.web.scene import checked_instance, describe
@@ -55,7 +55,7 @@ def test_weights_are_found_as_they_appear_and_used(vhd_home):
     loaded = library.get(SPEC.name)
     assert sorted(loaded.fixed) == [64]
     assert loaded.fixed[64].config.horizon == 64
-    assert library.at_hand(SPEC.name) is loaded
+    assert library.if_loaded(SPEC.name) is loaded
     request = PlanRequest(environment=SPEC.name, start=[1, 1], goal=[3, 1])
     horizon = planning.horizon(loaded, request, checked_instance(loaded, [1, 1], [3, 1]))
     assert horizon.low <= horizon.length <= horizon.high
@@ -89,7 +89,7 @@ def test_two_visitors_load_once():
         loads.append(1)
         return load_toy()
 
-    library = Library([Shelf(SPEC.name, Missing, load)])
+    library = Library([Entry(SPEC.name, Missing, load)])
     threads = [threading.Thread(target=library.get, args=(SPEC.name,)) for _ in range(4)]
     for thread in threads:
         thread.start()

@@ -16,7 +16,7 @@ from vhdiffuser.diffusion.options import PlanningOptions
 from vhdiffuser.envs.registry import get_environment
 from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.planner.planner import Planner
-from vhdiffuser.web.library import Library, Loaded, Missing, Shelf, SimulatorPool
+from vhdiffuser.web.library import Entry, Library, Loaded, Missing, SimulatorPool
 
 ENVIRONMENT = get_environment("maze2d-umaze")
 SPEC = ENVIRONMENT.spec
@@ -85,7 +85,7 @@ def toy_library(controller: Controller | None = None) -> Library:
 
     return Library(
         [
-            Shelf(SPEC.name, Missing, partial(load_toy, controller)),
-            Shelf("maze2d-large", lambda: Missing(to_plan=("vhd train planner maze2d-large",)), fail),
+            Entry(SPEC.name, Missing, partial(load_toy, controller)),
+            Entry("maze2d-large", lambda: Missing(to_plan=("vhd train planner maze2d-large",)), fail),
         ]
     )

@@ -1,9 +1,9 @@
-"""How good an inverse dynamics model is: its actions on held-out data, and how well it follows held-out paths.
+"""Evaluation of an inverse dynamics model: action errors on held-out data, and tracking of held-out paths.
 
-Paths are windows of episodes that training never saw. The simulator is put at the recorded state, and the
-recorded future is the plan: at its own place and time (`exact`), moved aside by some epsilons (`beside`), or
-begun some steps further on (`behind`), as it happens to a robot that drifts and lags. Moments that the benchmark
-never asks for are left out: an ant that has fallen, a gripper that holds the cube.
+Paths are windows of episodes that training never saw. The simulator is set to the recorded state, and the
+recorded future is the plan: unchanged (`exact`), shifted sideways by some epsilons (`beside`), or read from some
+steps further on (`behind`), as for a robot that drifts or lags. Situations that never occur in the benchmark are
+left out: an ant that has fallen, a gripper that holds the cube.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from vhdiffuser.types import EnvSpec, Episodes, FloatArray, ImageArray, Instance
 
 @dataclass(frozen=True)
 class Condition:
-    """How a plan lies to the robot at the start."""
+    """Initial offset between plan and robot."""
 
     name: str
     """As printed."""
     beside: float = 0.0
-    """Epsilons (infinity norm, normalised) by which the plan is moved aside, in a random direction."""
+    """Epsilons (infinity norm, normalised) by which the plan is shifted, in a random direction."""
     behind: int = 0
-    """Control steps by which the robot is late."""
+    """Control steps by which the robot lags."""
 
 
 CONDITIONS = (
@@ -48,7 +48,7 @@ CONDITIONS = (
 
 @dataclass(frozen=True)
 class TrackedCondition:
-    """What became of all windows under one condition. Distances in the environment's units."""
+    """Tracking of all windows under one condition. Distances are in the environment's units."""
 
     condition: str
     """Its name."""
@@ -61,21 +61,21 @@ class TrackedCondition:
     mean_final_distance: float
     """Mean distance at the last index."""
     within_epsilon: float
-    """Share of windows that are within epsilon of the plan's end at the last index."""
+    """Share of windows within epsilon of the plan's end at the last index."""
     reached: float
-    """Share that came within epsilon of the plan's end at some index."""
+    """Share of windows that come within epsilon of the plan's end at any index."""
     falls: float
-    """Share in which the robot has fallen at the end."""
+    """Share of windows in which the robot has fallen at the end."""
 
     def to_json(self) -> dict[str, Any]:
-        """A dict that JSON can hold."""
+        """A JSON-serialisable dict."""
         return asdict(self)
 
 
 def action_errors(
     controller: InverseDynamicsController, episodes: Episodes, rng: np.random.Generator, samples: int = 4096
 ) -> dict[str, Any]:
-    """MAE, RMS and share of variance explained on held-out actions: over all dimensions, and of each."""
+    """MAE, RMS error and R^2 on held-out actions: over all dimensions, and for each."""
     predicted, actual = held_out_actions(controller, episodes, rng, samples)
     dims = [action_error(predicted[:, dim], actual[:, dim]) for dim in range(actual.shape[1])]
     return {"samples": len(actual), **action_error(predicted, actual), "dimensions": dims}
@@ -89,19 +89,19 @@ def held_out_windows(
     n: int,
     length: int,
 ) -> FloatArray:
-    """(n, length, o) observations: random windows of held-out episodes without a hindered moment."""
+    """(n, length, o) observations: random windows of held-out episodes without a fall or a grasp."""
     if n < 1 or length < 2:
         raise VhdError(f"needs at least 1 window of at least 2 states, got {n} of {length}.")
     _, held = episodes.split(controller.config.held_out)
     last = np.repeat(held.ends - 1, np.diff(held.ends, prepend=0))
     first = np.arange(len(last))
-    # Hindered moments before each row: a window without one has the same count at both ends.
+    # Falls and grasps before each row: a window without one has the same count at both ends.
     before = np.concatenate([[0], np.cumsum(environment.is_hindered(held.observations))])
     end = np.minimum(first + length, len(last))
     usable = np.flatnonzero((first + length - 1 <= last) & (before[end] == before[first]))
     if len(usable) == 0:
         raise DataError(
-            f"{controller.spec.name}: no held-out episode has {length} states on end without a fall or a grasp; the "
+            f"{controller.spec.name}: no held-out episode has {length} consecutive states without fall or grasp; the "
             f"longest has {int(np.diff(held.ends, prepend=0).max())} states. Ask for fewer steps, or get more data."
         )
     begins = rng.choice(usable, size=n, replace=len(usable) < n)
@@ -109,7 +109,7 @@ def held_out_windows(
 
 
 def shifts(spec: EnvSpec, scale: FloatArray, rng: np.random.Generator, n: int) -> FloatArray:
-    """(n, d) moves of the goal dimensions in random directions, one epsilon long (infinity norm, normalised)."""
+    """(n, d) shifts of the goal dimensions in random directions, one epsilon long (infinity norm, normalised)."""
     direction = rng.standard_normal((n, spec.goal_dim))
     direction *= spec.epsilon / np.abs(direction).max(axis=1, keepdims=True)
     moves = np.zeros((n, spec.state_dim))
@@ -130,8 +130,8 @@ def evaluate_tracking(
 ) -> list[TrackedCondition]:
     """Follow the same n held-out windows of `steps` steps under each condition.
 
-    `simulators` must start at recorded observations, as `RecordedStart` does; `on_done` is told how many
-    runs are done in all.
+    `simulators` must start at recorded observations, as `RecordedStart` does; `on_done` receives the number of
+    runs done so far.
     """
     spec = controller.spec
     scale = controller.normalizer.select(spec.state_dims).scale  # (d,)
@@ -165,15 +165,15 @@ def evaluate_tracking(
 
 
 class RecordedStart(PlanningEnv):
-    """An environment that starts at a whole recorded observation: an instance's `start` is one, (o,)."""
+    """An environment that starts at a recorded observation: an instance's `start` is one, (o,)."""
 
     def __init__(self, environment: Environment) -> None:
         if environment.restore is None:
-            raise VhdError(f"{environment.name}: its simulator cannot be put at a recorded observation (`restore`).")
+            raise VhdError(f"{environment.name}: its simulator cannot be set to a recorded observation (`restore`).")
         self.env, self.spec, self._restore = environment.make(), environment.spec, environment.restore
 
     def reset(self, instance: Instance) -> FloatArray:
-        """Stand as recorded."""
+        """Set the simulator to the recorded observation."""
         return self._restore(self.env, instance.start, instance.goal)
 
     def step(self, action: FloatArray) -> FloatArray:
@@ -181,11 +181,11 @@ class RecordedStart(PlanningEnv):
         return self.env.step(action)
 
     def sample_instance(self, rng: np.random.Generator, distribution: str = "reset") -> Instance:
-        """There is nothing to draw: starts come from data."""
+        """Not available: starts come from data."""
         raise VhdError("recorded starts come from data and are not drawn.")
 
     def check(self, instance: Instance) -> None:
-        """Refuse what is no whole observation."""
+        """Raise `VhdError` unless the start is a full observation."""
         if np.shape(instance.start) != (self.spec.observation_dim,):
             raise VhdError(
                 f"{self.spec.name}: a recorded start has {self.spec.observation_dim} numbers, "

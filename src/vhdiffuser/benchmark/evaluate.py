@@ -1,4 +1,4 @@
-"""One planner's success rate and executed steps, in one call."""
+"""Success rate and executed steps of a planner, in one call."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def evaluate(
     method: str = "vhd",
     workers: int = 1,
 ) -> list[Summary]:
-    """Success rate and executed steps on n random instances per seed: one summary for each protocol, with intervals.
+    """Success rate and executed steps on n random instances per seed: one summary per protocol, with intervals.
 
-    `env` is the planner's own environment unless given, `controller` the environment's own. Rows are written to
-    `folder`, and nothing is run twice that is there; without one they are not kept. Seeds 0 to 99 are for
-    development, 100 and above for published figures. A planner that was loaded by `load_method` carries the digests
-    of its model files into its rows; give the method's name with it. `workers` above 1 step simulators in processes of
-    their own (a script then needs `if __name__ == "__main__":`).
+    `env` defaults to the planner's environment, `controller` to the environment's. Rows are written to `folder` and
+    existing ones are not run again; without a folder they are not kept. Seeds 0 to 99 are for development, 100 and
+    above for published figures. Rows of a planner from `load_method` record the digests of its model files; pass the
+    method's name with it. With `workers` above 1, simulators run in separate processes (a script then needs
+    `if __name__ == "__main__":`).
 
     >>> summary, = evaluate(load_planner("maze2d-umaze"), n=20, protocols=("rp",))     # doctest: +SKIP
     >>> summary.success_rate, summary.average_executed_steps                           # doctest: +SKIP

@@ -1,16 +1,15 @@
-"""Why executions fail: failed instances planned and executed again, and each sorted into a kind.
+"""Why executions fail: failed instances are planned and executed again, and sorted into kinds.
 
-A plan's seed follows from the rows' seed and the instance's number alone, so the same weights and settings make the
-same plan again. Kinds are tried in order, and the first that fits is taken:
+A plan's seed depends only on the rows' seed and the instance's number, so the same weights and settings make the
+same plan again. The first kind that applies is taken:
 
-  horizon    fewer steps than the shortest way takes with the best start and the fastest speed seen in the data,
-             or clipped at T_max
-  plan       passes nearer to a wall than the body's radius allows
-  endpoint   ends farther than epsilon from the goal, or gets there by a step that was never seen
+  horizon    fewer steps than the shortest path takes at the data's maximum acceleration and speed, or clipped at T_max
+  plan       passes closer to a wall than the body's radius allows
+  endpoint   ends farther than epsilon from the goal, or reaches it by a faster step than any in the data
   fall       the robot has fallen at the end
-  tracking   none of these: the plan was sound, and was not followed
+  tracking   none of these: the plan was sound but was not followed
 
-Where there were several plans, the one under way at the end is judged.
+With several plans, the last one counts.
 """
 
 from __future__ import annotations
@@ -43,29 +42,29 @@ from vhdiffuser.types import EnvSpec, FloatArray, Instance
 
 KINDS = ("horizon", "plan", "endpoint", "fall", "tracking")
 PROTOCOLS = ("ss", "rp")
-"""Under peers' protocols an episode does not end with a hit, and failing means something else."""
+"""Under other benchmarks' protocols an episode does not end with a hit, and failure means something else."""
 BODY_SHARE = 0.8
-"""Share of the body's radius that a plan must keep from walls: data itself touches them."""
+"""Share of the body's radius that a plan must keep from walls; below 1, since the data itself touches them."""
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What judging a plan needs to know of the environment and its data."""
+    """What the analysis of a plan needs to know about the environment and its data."""
 
     environment: Environment
     """Its walls, body and falls."""
     scale: FloatArray
     """(d,) units per normalised unit of the planning state."""
     fastest: float
-    """Fastest speed seen in the data, in units per control step."""
+    """Maximum speed in the data, in units per control step."""
     acceleration: float
-    """Fastest gain of speed seen in the data, in units per control step, per control step; infinity: at once."""
+    """Maximum acceleration in the data, in units per control step per control step; infinity: no limit."""
     geodesic: Geodesic | None = None
-    """Shortest ways between the walls; none where the way is straight."""
+    """Shortest paths between the walls; None without walls."""
 
     @property
     def spec(self) -> EnvSpec:
-        """The environment's planning contract."""
+        """The environment's spec."""
         return self.environment.spec
 
 
@@ -76,15 +75,15 @@ class Failure:
     seed: int
     """Seed of its row."""
     kind: str | None
-    """One of `KINDS`; none where it did not fail again."""
+    """One of `KINDS`; None if it did not fail again."""
     length: int
-    """States of the plan judged."""
+    """States of the analysed plan."""
     needed: int
-    """States that the shortest way takes at the fastest start and speed seen."""
+    """States that the shortest path takes at maximum acceleration and speed."""
     in_walls: float
-    """Share of the plan that no body can pass."""
+    """Share of the plan that is too close to a wall."""
     end_gap: float
-    """How far from the goal the plan ends, if its last step were no longer than any seen (normalised, as epsilon)."""
+    """Distance of the plan's end to the goal, with its last step limited to the maximum speed (normalised)."""
     tracking_error: float
     """Largest distance between robot and plan (normalised)."""
     fell: bool
@@ -92,12 +91,12 @@ class Failure:
     final_distance: float
     """||s_final - g||_inf, normalised."""
     same_plan: bool
-    """Whether plans have the lengths that the row tells of."""
+    """Whether the plans have the lengths recorded in the row."""
     kept: KeptRollout
     """Instance, plans and executed path, for pictures."""
 
     def to_json(self) -> dict[str, Any]:
-        """A dict that JSON can hold; plans and paths are left out."""
+        """A JSON-serialisable dict, without plans and paths."""
         return {
             "seed": self.seed,
             "instance": self.kept.number,
@@ -127,11 +126,11 @@ def failed_rows(results: ResultFile) -> list[Row]:
 
 
 def instances_of(results: ResultFile, rows: Sequence[Row], env: PlanningEnv) -> list[Instance]:
-    """The instances behind rows, with the simulator's seeds, which rows do not hold."""
+    """The instances of rows, with the simulator's seeds, which rows do not contain."""
     if results.streams != STREAMS:
         raise VhdError(
             f"{results.path}: its instances and plans are of random streams {results.streams}, and this version draws "
-            f"from streams {STREAMS}, so they cannot be run again. Make the rows anew with `vhd bench`."
+            f"from streams {STREAMS}, so they cannot be run again. Make new rows with `vhd bench`."
         )
     source = results.config["instances"]
     if "distribution" not in source:  # a user's pairs: their number is their seed
@@ -155,7 +154,7 @@ def run_again(
     env: PlanningEnv,
     facts: Facts,
 ) -> Iterator[Failure]:
-    """Plan and execute every failed instance as its row was, and judge it; in the order in which they end."""
+    """Plan and execute each failed instance again and classify it; in the order in which they end."""
     rows, config = failed_rows(results), results.config
     by_number = {row.instance: row for row in rows}
     executor = Executor(
@@ -171,7 +170,7 @@ def run_again(
 
 
 def evaluate_failure(outcome: Outcome, row: Row, facts: Facts, predicted: bool) -> Failure:
-    """Measure one execution, and name its kind. `predicted`: lengths were, so that T_max may have clipped them."""
+    """Measure and classify one execution. `predicted`: lengths were predicted, so T_max may have clipped them."""
     spec, rollout = facts.spec, outcome.rollout
     begun, plan = rollout.plans[-1]
     needed, in_walls, gap = needed_length(plan, facts, begun == 0), share_in_walls(plan, facts), end_gap(plan, facts)
@@ -202,7 +201,7 @@ def evaluate_failure(outcome: Outcome, row: Row, facts: Facts, predicted: bool) 
 
 
 def needed_length(plan: Plan, facts: Facts, resting: bool) -> int:
-    """States from the plan's start into the goal region by the shortest way, as fast as the data ever was."""
+    """States from the plan's start into the goal region along the shortest path, at the data's maximum speed."""
     spec = facts.spec
     start = spec.goal_of(plan.states[0])
     if facts.geodesic is None:
@@ -210,7 +209,7 @@ def needed_length(plan: Plan, facts: Facts, resting: bool) -> int:
     else:
         distance = float(facts.geodesic.distance(start[None], plan.goal[None])[0])
     region = float(np.linalg.norm(spec.epsilon * facts.scale[list(spec.goal_dims)]))  # its farthest corner
-    # An execution begins at rest. Later, where the state has no velocity, no time is asked for to get going.
+    # An execution starts at rest. Later, if the state has no velocity, acceleration is assumed to take no time.
     speed = 0.0 if resting else facts.fastest
     if spec.velocity_dims is not None:
         speed = float(np.linalg.norm(plan.states[0, list(spec.velocity_dims)])) * spec.control_dt
@@ -219,7 +218,7 @@ def needed_length(plan: Plan, facts: Facts, resting: bool) -> int:
 
 
 def steps_to_go(distance: float, speed: float, fastest: float, acceleration: float) -> float:
-    """Control steps over a distance from `speed` on, gaining speed up to the fastest."""
+    """Control steps to cover a distance, accelerating from `speed` to `fastest`."""
     gaining = (fastest - speed) / acceleration
     gained = (speed + fastest) / 2 * gaining
     if distance >= gained:
@@ -228,12 +227,12 @@ def steps_to_go(distance: float, speed: float, fastest: float, acceleration: flo
 
 
 def share_in_walls(plan: Plan, facts: Facts) -> float:
-    """Share of the planned way that is nearer to a wall than `BODY_SHARE` of the body's radius."""
+    """Share of the planned path that is closer to a wall than `BODY_SHARE` of the body's radius."""
     geometry = facts.environment.geometry
     if not geometry.is_maze:
         return 0.0
     places = facts.spec.goal_of(plan.states)[:, :2].astype(np.float64)
-    # Between two states the way is straight; looked at so closely that no wall is jumped.
+    # Straight segments between states, sampled so densely that no wall is skipped.
     longest = float(np.linalg.norm(np.diff(places, axis=0), axis=1).max())
     pieces = max(int(np.ceil(longest / (geometry.radius or narrowest(geometry.walls) / 2))), 1)
     steps = np.arange(0, pieces * (plan.length - 1) + 1) / pieces
@@ -243,7 +242,7 @@ def share_in_walls(plan: Plan, facts: Facts) -> float:
 
 
 def end_gap(plan: Plan, facts: Facts) -> float:
-    """Normalised distance to the goal of the plan's end, its last step cut to the fastest speed seen."""
+    """Normalised distance of the plan's end to the goal, with its last step limited to the maximum speed."""
     before, end = plan.states[-2].astype(np.float64), plan.states[-1].astype(np.float64)
     step = float(np.linalg.norm(facts.spec.goal_of(end - before)))
     end = before + min(1.0, facts.fastest / max(step, 1e-9)) * (end - before)
@@ -258,13 +257,13 @@ def tracking_error(plan: Plan, states: FloatArray, facts: Facts) -> float:
 
 
 def count_kinds(failures: Sequence[Failure]) -> dict[str, int]:
-    """How many of each kind; those that did not fail again are not counted."""
+    """Number of failures of each kind; those that did not fail again are not counted."""
     found = Counter(failure.kind for failure in failures)
     return {kind: found[kind] for kind in KINDS}
 
 
 def pick(failures: Sequence[Failure], most: int) -> list[Failure]:
-    """At most `most` of those that failed again, of every kind in turn, then put in the order of `KINDS`."""
+    """At most `most` of those that failed again, taken from each kind in turn, in the order of `KINDS`."""
     queues = [[item for item in failures if item.kind == kind] for kind in KINDS]
     rounds = [queue[turn] for turn in range(max(map(len, queues))) for queue in queues if turn < len(queue)]
     order = {kind: number for number, kind in enumerate(KINDS)}

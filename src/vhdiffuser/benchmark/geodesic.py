@@ -1,4 +1,4 @@
-"""True shortest-path distance in a maze, on a fine grid. Written for evaluation only: no learning code may see it."""
+"""True shortest-path distance in a maze, on a fine grid. For evaluation only: learning code must not use it."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from vhdiffuser.types import EnvSpec, FloatArray, Instance, IntArray
 
 _POINTS_PER_WALL = 20
 _REACH = 3
-"""Grid edges go up to this many rows and columns away: 32 directions, lengths true to 1.4 %."""
+"""Grid edges span up to this many rows and columns: 32 directions, lengths accurate to 1.4 %."""
 
 
 class Geodesic:
     """Dijkstra's algorithm on a grid over the free space between wall boxes."""
 
     def __init__(self, walls: FloatArray, spacing: float, clearance: float) -> None:
-        """Walls (n, 4) as x_low, x_high, y_low, y_high; the moving point keeps `clearance` to them."""
+        """Walls (n, 4) as x_low, x_high, y_low, y_high; the moving point keeps `clearance` from them."""
         self.spacing, self.clearance = spacing, clearance
         low, high = extent(walls)
         self.x, self.y = (a + spacing * np.arange(round((b - a) / spacing) + 1) for a, b in zip(low, high, strict=True))
@@ -41,7 +41,7 @@ class Geodesic:
         self._graph = self._edges()
 
     def _edges(self) -> csr_matrix:
-        """Straight moves in 32 directions; all grid points along them must be free."""
+        """Straight edges in 32 directions; all grid points along them must be free."""
         starts, stops, lengths = [], [], []
         rows, columns = self.free.shape
         for dr in range(_REACH + 1):
@@ -70,12 +70,12 @@ class Geodesic:
         if outside.any():
             raise VhdError(
                 f"point {np.asarray(points)[outside][0].round(3).tolist()} lies in a wall or outside the maze; "
-                "distances are known in free space only."
+                "distances exist in free space only."
             )
         return node
 
     def field(self, goal: FloatArray) -> FloatArray:
-        """Distance from every grid point to a goal (2,): (n, m), NaN in walls, infinity where there is no way."""
+        """Distance from every grid point to a goal (2,): (n, m), NaN in walls, infinity where there is no path."""
         distance = np.full(self.free.shape, np.nan)
         distance[self.free] = dijkstra(self._graph, directed=False, indices=self._node_of(goal[None])[0])
         return distance
@@ -87,7 +87,7 @@ class Geodesic:
         for node in np.unique(to_node):  # one search serves all pairs with this goal
             pairs = to_node == node
             result[pairs] = dijkstra(self._graph, directed=False, indices=node)[from_node[pairs]]
-        # Rounding to grid points can shorten a way by a spacing; no way is shorter than the straight line.
+        # Rounding to grid points can shorten a path by a spacing; no path is shorter than the straight line.
         return np.maximum(result, np.linalg.norm(starts - goals, axis=1))
 
     def of_instance(self, spec: EnvSpec, instance: Instance) -> float:
@@ -96,7 +96,7 @@ class Geodesic:
 
 
 def make_geodesic(environment: Environment) -> Geodesic | None:
-    """The fine grid of an environment's maze, 20 points to the narrowest wall; none where there are no walls."""
+    """The grid of an environment's maze, 20 points per narrowest wall; None without walls."""
     geometry = environment.geometry
     if not geometry.is_maze:
         return None

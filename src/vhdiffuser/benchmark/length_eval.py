@@ -1,8 +1,8 @@
-"""How good a Length Predictor is: against geodesic steps in the mazes, straight lines for the arm, recorded steps else.
+"""Evaluation of a Length Predictor: against geodesics in mazes, straight lines for the arm, recorded steps otherwise.
 
-Truth is distance over a *stated* speed, so its scale is a convention (by default the speed observed in the
-data) while rank correlation needs none. Where there is no simulator, truth is how long held-out episodes took from
-one of their states to another: an upper bound of the shortest way. Nothing here is seen by training.
+The truth is distance divided by a *stated* speed, so its scale is a convention (by default the speed observed in the
+data); rank correlation does not depend on it. Without a simulator, the truth is the number of steps that held-out
+episodes took between two of their states: an upper bound on the shortest path. Training sees none of this.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from vhdiffuser.streams import stream
 from vhdiffuser.types import EnvSpec, Episodes, FloatArray
 
 FAR_STEPS = 300
-"""Pairs of at least this many true steps are also ranked among themselves."""
+"""Pairs of at least this many true steps also get a rank correlation of their own."""
 PAIRS = 2000
 PAIRS_SEED = 20_000
-"""Seed of the pairs that figures are reported on. Tune on another one."""
+"""Seed of the pairs behind reported figures. Tune on another one."""
 _CALIBRATION_BINS = 12
 
 
 @dataclass(frozen=True)
 class LengthEvaluation:
-    """What was predicted, what is true, and the figures that sum it up."""
+    """Predictions, truth, and summary figures."""
 
     truth: FloatArray
     """(n,) true steps, at most T_max."""
     predicted: FloatArray
     """(n,) predicted steps."""
     spread: FloatArray | None
-    """(n,) predicted spread in steps, where the model was trained for it."""
+    """(n,) predicted spread in steps, if the model predicts one."""
     figures: dict[str, float | None]
-    """Name -> figure; none where it cannot be computed (no far pairs in a small maze)."""
+    """Name -> figure; None if it cannot be computed (no far pairs in a small maze)."""
 
 
 def observed_speed(episodes: Episodes, spec: EnvSpec) -> float:
@@ -49,7 +49,7 @@ def observed_speed(episodes: Episodes, spec: EnvSpec) -> float:
 
 
 def draw_pairs(env: PlanningEnv, n: int = PAIRS, seed: int = PAIRS_SEED) -> tuple[FloatArray, FloatArray]:
-    """n random starts at rest (n, d) and goals (n, goal_dim), from the environment's own reset."""
+    """n random starts at rest (n, d) and goals (n, goal_dim), from the environment's reset."""
     instances = draw_instances(env, n, seed)
     starts, goals = (np.stack([getattr(instance, name) for instance in instances]) for name in ("start", "goal"))
     return at_rest(env.spec, starts), goals
@@ -58,7 +58,7 @@ def draw_pairs(env: PlanningEnv, n: int = PAIRS, seed: int = PAIRS_SEED) -> tupl
 def recorded_pairs(
     episodes: Episodes, spec: EnvSpec, n: int = PAIRS, seed: int = PAIRS_SEED
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """n states (n, d) of episodes, where the same episodes were later (n, goal_dim), and how many steps later (n,)."""
+    """n states (n, d) of episodes, later positions of the same episodes (n, goal_dim), and the steps between (n,)."""
     rng = np.random.default_rng(stream("recorded pairs", seed))
     lengths = np.diff(episodes.ends, prepend=0)
     states = spec.planning_state(episodes.observations)
@@ -79,7 +79,7 @@ def at_rest(spec: EnvSpec, states: FloatArray) -> FloatArray:
 def true_steps(
     spec: EnvSpec, geodesic: Geodesic | None, starts: FloatArray, goals: FloatArray, speed: float
 ) -> FloatArray:
-    """(n,) shortest distance over the stated speed, truncated at T_max."""
+    """(n,) shortest distance divided by the stated speed, truncated at T_max."""
     if not speed > 0:
         raise VhdError(f"the stated speed must be above 0 units per step, got {speed}.")
     places = spec.goal_of(starts)
@@ -120,7 +120,7 @@ def evaluate_length(
             "mean_abs_error_steps": float(np.abs(error).mean()),
             "mean_error_steps": float(error.mean()),
             "under_predicted": float((error < 0).mean()),
-            # One step of slack: what rounding alone can do is not a violation.
+            # One step of slack: rounding is not a violation.
             "triangle_violations": float((predicted > by_relay + 1).mean()),
             "mean_f_gg_steps": float(predictor.predict_steps(arrived, goals).mean()),
             "mean_spread_steps": None if spread is None else float(spread.mean()),

@@ -1,4 +1,4 @@
-"""The paper's methods: what each plans with, and how long."""
+"""The paper's methods: their planners and plan lengths."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ class Method:
     name: str
     """Name on the command line and in rows."""
     trained_on: int | None
-    """Which of H1..H3 (0..2) the planner's training crops have; None: random lengths."""
+    """Which of H1..H3 (0..2) is the length of the training crops; None: random lengths."""
     predicts: bool
     """Whether the Length Predictor sets each plan's length; otherwise it is the training horizon."""
     recipe: str = "default"
     """How its networks are trained."""
 
     def horizon(self, environment: Environment) -> int | None:
-        """Length of every plan, None where it is predicted."""
+        """Length of every plan, or None if it is predicted."""
         return None if self.predicts else self.training_horizon(environment)
 
     def training_horizon(self, environment: Environment) -> int | None:
-        """Length of the training crops, None where it is random."""
+        """Length of the training crops, or None if it is random."""
         return None if self.trained_on is None else environment.horizons[self.trained_on]
 
 
@@ -52,7 +52,7 @@ METHODS: dict[str, Method] = {
         Method("fh-h1", 0, predicts=False),
         Method("fh-h2", 1, predicts=False),
         Method("fh-h3", 2, predicts=False),
-        # Not a row of the table: VHD trained by the paper's and Diffuser's values alone.
+        # Not a row of the table: VHD trained with the paper's and Diffuser's values alone.
         Method("vhd-paper", None, predicts=True, recipe="paper"),
     )
 }
@@ -72,17 +72,17 @@ def get_method(name: str) -> Method:
 
 @dataclass(frozen=True)
 class PlannerChoice:
-    """A planner ready to use, and everything about it that a result must record."""
+    """A planner ready to use, with everything about it that results record."""
 
     planner: BatchPlanner
-    """The planner, with its Length Predictor where the method needs one."""
+    """The planner, with its Length Predictor if the method needs one."""
     options: PlanningOptions
-    """What it plans with."""
+    """Its planning options."""
     models: dict[str, str]
     """Digest of each model file, by kind."""
 
     def describe(self) -> dict[str, Any]:
-        """What results record; a stretch is the planner file's, whose digest they hold."""
+        """What results record; the stretch is implied by the digest of the planner's file."""
         return {
             "sampler": self.options.sampler,
             "sampler_steps": self.options.steps,
@@ -94,7 +94,7 @@ class PlannerChoice:
 
 
 PlannerSource = Callable[[str, str], PlannerChoice]
-"""(method, environment) -> planner. Raises `DataError` where there are no weights, and says how to make them."""
+"""(method, environment) -> planner. Raises `DataError` if weights are missing, and says how to train them."""
 
 
 def load_method(
@@ -102,8 +102,8 @@ def load_method(
 ) -> PlannerChoice:
     """A method's planner for an environment, ready for `evaluate` and the benchmark.
 
-    `source` says where its models are: `auto` (those that you trained, else those that ship), `trained`, `shipped` or
-    a folder. `options` change what it plans with.
+    `source` selects its models: `auto` (yours if you trained them, otherwise the shipped ones), `trained`, `shipped` or
+    a folder. `options` change its planning options.
 
     >>> choice = load_method("vhd", "maze2d-umaze", candidates=4)     # doctest: +SKIP
     """
@@ -117,7 +117,7 @@ def load_method(
 
 
 def method_models(method: Method, environment: Environment, source: Source = "auto") -> dict[str, Path]:
-    """The method's model files by kind; a `DataError` says how to make one that is not there."""
+    """The method's model files by kind; a `DataError` says how to train a missing one."""
     horizon = method.training_horizon(environment)
     paths = {"planner": find_model(environment.name, "planner", source, horizon, method.recipe)}
     if method.predicts:
@@ -134,7 +134,7 @@ def method_models(method: Method, environment: Environment, source: Source = "au
 
 
 def missing_methods(environment: Environment, source: Source = "auto") -> dict[str, DataError]:
-    """Those of the table's methods whose weights are not there, each with how to make them."""
+    """Methods of the table whose weights are missing, each with the error that says how to train them."""
     missing: dict[str, DataError] = {}
     for name in TABLE_METHODS:
         try:

@@ -1,4 +1,4 @@
-"""Fig. 1: plans of one pair that are too short, right and too long."""
+"""Fig. 1: plans for one pair that are too short, right and too long."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""How good plans are without executing them: plans between two moments of held-out episodes, beside the record.
+"""Evaluation of plans without execution: plans between two states of held-out episodes, compared with the episodes.
 
-A plan has no single right answer, so it is measured by what any good one has in common with the data: it stays where
-data is, moves no faster than data ever did, and takes about as long as the episode did, or less.
+A plan has no unique ground truth, so it is measured by what good plans share with the data: they stay close to the
+data, move no faster than it, and take about as long as the episode did, or less.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from vhdiffuser.planner.planner import Planner
 from vhdiffuser.types import Episodes, FloatArray
 
 _STATES = 200_000
-"""Training states that a plan's states are compared with, about: spread evenly over the data."""
+"""Approximate number of training states that plans are compared with, spread evenly over the data."""
 
 
 @dataclass(frozen=True)
 class PlanEvaluation:
-    """The figures, and what they were taken from."""
+    """Summary figures, and the values behind them."""
 
     figures: dict[str, float | int]
     """Name -> figure."""
@@ -35,17 +35,17 @@ class PlanEvaluation:
     """(n,) each plan's largest normalised distance from the training data."""
 
     def to_json(self) -> dict[str, Any]:
-        """The figures as JSON can hold them."""
+        """The figures as a JSON-serialisable dict."""
         return dict(self.figures)
 
 
 def evaluate_plans(
     planner: Planner, training: Episodes, held_out: Episodes, n: int = 200, seed: int = PAIRS_SEED
 ) -> PlanEvaluation:
-    """Plan between n pairs of moments of held-out episodes.
+    """Plan between n pairs of states of held-out episodes.
 
-    Distances are infinity norms over the normalised goal dimensions, like epsilon, to the nearest of the training
-    states; those of the held-out episodes themselves say how far from it new data is.
+    Distances are infinity norms over the normalised goal dimensions, like epsilon, to the nearest training state. The
+    distances of the held-out episodes themselves are the reference.
     """
     spec, normalizer = planner.spec, planner.normalizer
 

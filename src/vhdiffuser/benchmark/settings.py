@@ -1,4 +1,4 @@
-"""A protocol's setting: which instances, under which rule, judged how."""
+"""The setting of a protocol: instances, replanning rule and success criterion."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from vhdiffuser.results.paths import PAIRS
 from vhdiffuser.types import FloatArray, Instance
 
 PAPER = ("ss", "rp")
-"""The paper's protocols: single-shot and replan-on-deviation. An environment may bring others'."""
+"""The paper's protocols: single-shot and replan-on-deviation. An environment may add others."""
 
 
 @dataclass(frozen=True)
@@ -32,29 +32,30 @@ class BenchConfig:
     """One benchmark run."""
 
     environment: Environment
-    """Where to run."""
+    """Environment to run in."""
     methods: tuple[str, ...] = TABLE_METHODS
     """Methods to run."""
     protocols: tuple[str, ...] = ("ss", "rp")
     """Protocols to run each method under."""
     n: int | None = None
-    """Instances of each seed; None: 1000, or all pairs of `instances`."""
+    """Instances per seed; None: 1000, or all pairs of `instances`."""
     seeds: tuple[int, ...] = (0,)
-    """Each fixes its instances and every plan. 0 to 99 are for development, 100 and above for published figures."""
+    """Test seeds. Each fixes its instances and plans; 0 to 99 are for development, 100 and above for published
+    figures."""
     distribution: str = "reset"
     """How instances are drawn: `reset` (the environment's own) or `uniform` over free space."""
     instances: Path | None = None
-    """File of the user's own pairs, instead of drawn ones."""
+    """File with your own start-goal pairs, instead of random ones."""
     threshold: float = THRESHOLD
-    """Tracking error (normalised, infinity norm) above which `rp` plans again."""
+    """Tracking error (normalised, infinity norm) above which `rp` replans."""
     check_every: int = CHECK_EVERY
     """Control steps between two checks of the tracking error."""
     keep: int = 10
-    """Rollouts of each seed's first instances that are kept whole, for figures and videos."""
+    """Number of rollouts per seed to save in full, for figures and videos."""
     workers: int = 0
     """Processes that step simulators; 0: one per core."""
     simulators: int = 0
-    """Simulators held at once; 0: by environment."""
+    """Simulators in use at once; 0: the environment's default."""
 
     @property
     def size(self) -> int:
@@ -63,15 +64,15 @@ class BenchConfig:
 
     def __post_init__(self) -> None:
         if not self.seeds:
-            raise VhdError("no seed was given; name one or more, for example 0.")
+            raise VhdError("no seed was given; give at least one, for example 0.")
         if len(set(self.seeds)) < len(self.seeds):
-            raise VhdError(f"seeds {' '.join(map(str, self.seeds))}: one is named twice and would count twice.")
+            raise VhdError(f"seeds {' '.join(map(str, self.seeds))}: one is given twice and would count twice.")
         if self.instances is not None and len(self.seeds) > 1:
-            raise VhdError("a file of pairs takes one seed: every seed would run the same pairs, and count them again.")
+            raise VhdError("a file of pairs takes one seed: further seeds would count the same pairs again.")
 
     @property
     def slots(self) -> int:
-        """Simulators to hold: no more than there are instances."""
+        """Simulators to use: no more than there are instances."""
         return min(self.simulators or self.environment.simulators, self.size)
 
 
@@ -82,13 +83,13 @@ class Setting:
     instances: list[Instance]
     """Test cases."""
     rule: ExecutionRule
-    """When to plan again and when to end."""
+    """When to replan and when to stop."""
     hit: HitTest | None = None
-    """Success; None: the paper's."""
+    """Success criterion; None: the paper's."""
     score: Callable[[FloatArray, FloatArray], float] | None = None
-    """(observations, goal) -> the other benchmark's score of an episode."""
+    """(observations, goal) -> another benchmark's score of an episode."""
     tasks: int | None = None
-    """The other benchmark's number of tasks; instance i belongs to task i modulo this, plus 1."""
+    """Another benchmark's number of tasks; instance i belongs to task i modulo this, plus 1."""
 
 
 def make_setting(protocol: str, config: BenchConfig, env: PlanningEnv, seed: int) -> Setting:
@@ -101,7 +102,7 @@ def make_setting(protocol: str, config: BenchConfig, env: PlanningEnv, seed: int
         raise UnknownNameError(f"protocol of {environment.name}", protocol, [*PAPER, *environment.protocols])
     if distribution(config) != "reset":
         raise VhdError(
-            f"protocol '{protocol}' has instances of its own; leave out the file of pairs and the distribution."
+            f"protocol '{protocol}' has its own instances; leave out the file of pairs and the distribution."
         )
     theirs = environment.protocols[protocol]
     return Setting(
@@ -114,7 +115,7 @@ def make_setting(protocol: str, config: BenchConfig, env: PlanningEnv, seed: int
 
 
 def paper_instances(config: BenchConfig, env: PlanningEnv, seed: int) -> list[Instance]:
-    """Drawn or read."""
+    """The instances of the paper's protocols, drawn or read from a file."""
     if config.instances is None:
         if config.distribution not in config.environment.distributions:
             known = list(config.environment.distributions)
@@ -122,17 +123,17 @@ def paper_instances(config: BenchConfig, env: PlanningEnv, seed: int) -> list[In
         return draw_instances(env, config.size, seed, config.distribution)
     pairs = load_instances(config.instances, env)
     if config.n is not None and config.n > len(pairs):
-        raise VhdError(f"{config.instances}: {config.n} instances were asked for and it holds {len(pairs)}.")
+        raise VhdError(f"{config.instances}: {config.n} instances were requested, but it has {len(pairs)}.")
     return pairs[: config.n]
 
 
 def distribution(config: BenchConfig) -> str:
-    """How instances are drawn, as results files are named: `pairs` where they are the user's own."""
+    """The distribution in the name of a results file: `pairs` for a user's own."""
     return config.distribution if config.instances is None else PAIRS
 
 
 def describe_instances(config: BenchConfig) -> dict[str, Any]:
-    """What results record of where the instances came from; their number may grow, so it is not part of it."""
+    """What results record about the origin of the instances, except their number, which may grow."""
     if config.instances is None:
         return {"distribution": config.distribution}
     return {"file_sha256": sha256(config.instances)}

@@ -1,4 +1,4 @@
-"""Low-level control: what turns a plan of states into actions, and the registry of those who can."""
+"""Low-level control: controllers turn a plan of states into actions; and their registry."""
 
 from __future__ import annotations
 
@@ -18,20 +18,19 @@ from vhdiffuser.weights.places import Source, find_model
 
 
 class Controller(ABC):
-    """Sees observations and plans, and nothing else: no goal, no simulator, no clock but the plan's index."""
+    """Maps observations and plans to actions. It sees no goal, no simulator, and no clock but the plan's index."""
 
     @abstractmethod
     def act(self, observations: FloatArray, plans: Sequence[Plan], indices: IntArray) -> FloatArray:
         """(B, o) observations, B plans, (B,) plan indices -> (B, m) actions.
 
-        At index t the robot should be at `plan.states[t]`; the action leads towards `states[t + 1]`.
-        From the last index on, the plan's last state is to be held. A row's action must not depend
-        on the other rows.
+        At index t the robot should be at `plan.states[t]`; the action moves it towards `states[t + 1]`.
+        From the last index on, hold the plan's last state. A row's action must not depend on other rows.
         """
 
     @abstractmethod
     def describe(self) -> dict[str, Any]:
-        """Name and settings as JSON can hold them: every result records the controller that made it."""
+        """Name and settings, JSON-serialisable: every result records its controller."""
 
 
 ControllerFactory = Callable[[EnvSpec, "Path | None"], Controller]
@@ -49,20 +48,20 @@ def _make_inverse_dynamics(spec: EnvSpec, model: Path | None) -> Controller:
 
     if model is None:
         raise VhdError(
-            f"{spec.name}: its controller is an inverse dynamics model, and no model file was given. "
+            f"{spec.name}: its controller is an inverse dynamics model, but no model file was given. "
             f"Train one with `vhd train dynamics {spec.name}`."
         )
     return InverseDynamicsController.load(model)
 
 
 CONTROLLERS: Registry[ControllerFactory] = Registry("controller", "vhdiffuser.controllers")
-"""Controllers by name: ours, registered ones, and those of installed packages."""
+"""Controllers by name: built-in, registered, and those of installed packages."""
 CONTROLLERS.add("pd", _make_pd)
 CONTROLLERS.add("inverse_dynamics", _make_inverse_dynamics)
 
 
 def register_controller(name: str, factory: ControllerFactory, replace: bool = False) -> None:
-    """Make a controller known by a name, under which an `Environment` asks for it."""
+    """Register a controller under the name by which an `Environment` refers to it."""
     CONTROLLERS.register(name, factory, replace)
 
 
@@ -72,20 +71,20 @@ def make_controller(name: str, spec: EnvSpec, model: Path | None = None) -> Cont
 
 
 def default_controller(spec: EnvSpec, source: Source = "auto") -> Controller:
-    """The environment's controller; an inverse dynamics model is the one that you trained or that ships, unless
-    told."""
+    """The environment's controller; `source` selects the inverse dynamics model (default: yours if you trained one,
+    otherwise the shipped one)."""
     name = environment_of(spec).controller
     if name != "inverse_dynamics":
         return make_controller(name, spec)
     path = find_model(spec.name, "dynamics", source)
     if not path.is_file() and spec.action_dim == 0:
-        raise VhdError(f"{spec.name}: its data has no actions, so no controller can be learned. Give one of your own.")
+        raise VhdError(f"{spec.name}: its data has no actions, so no controller can be learned. Provide your own.")
     if not path.is_file():
         raise VhdError(f"{spec.name}: no inverse dynamics model. Make it with `vhd train dynamics {spec.name}`.")
     return make_controller(name, spec, path)
 
 
 def reference_states(plans: Sequence[Plan], indices: IntArray, ahead: int = 1) -> FloatArray:
-    """(B, d): each plan's state `ahead` steps after its index, the last one where the plan has ended."""
+    """(B, d): each plan's state `ahead` steps after its index, or its last state."""
     steps = (np.asarray(indices) + ahead).tolist()
     return np.stack([plan.states[min(step, plan.length - 1)] for plan, step in zip(plans, steps, strict=True)])

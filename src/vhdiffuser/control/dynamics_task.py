@@ -1,8 +1,8 @@
 """Training of the inverse dynamics model on the same data as the planner.
 
-A robot that executes a plan is late and off its line, which the data never is. So a part of the
-samples pretend it: the plan is read some steps further on (the robot lags) and shifted sideways
-(the robot drifts), while the action to learn stays the one that the data took from here.
+A robot that executes a plan lags behind it and drifts off it, which the data never does. So some of the
+samples are perturbed: the plan is read some steps further on (lag) and shifted sideways (drift), while
+the target remains the data's own action.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class DynamicsTask:
         data_fingerprint: str,
         device: torch.device | str = "cpu",
     ) -> None:
-        """`normalizer` is that of the full observation."""
+        """`normalizer` covers the full observation."""
         if episodes.actions.shape[1] != spec.action_dim or spec.action_dim == 0:
             raise DataError(
                 f"{spec.name}: inverse dynamics needs {spec.action_dim or 'some'} action dimensions in the data, "
@@ -77,7 +77,7 @@ class DynamicsTask:
         row = self._rows[torch.randint(len(self._rows), size, generator=generator, device=device)]
         disturbed = uniform() < config.disturbed
         lag = torch.where(disturbed, (uniform() * (config.max_lag + 1)).long(), 0)
-        # A plan may end soon: then all that is read ahead is its last state.
+        # A plan may end soon: beyond its end, its last state is read.
         reading = max(config.ahead)
         remaining = torch.where(uniform() < config.ending, 1 + (uniform() * reading).long(), reading)
         steps = torch.minimum(self._ahead[None, :], remaining[:, None])  # (B, ahead)
@@ -97,11 +97,11 @@ class DynamicsTask:
         return loss, {"action_mae": error.detach().abs().mean()}
 
     def state(self) -> dict[str, Any]:
-        """Nothing changes but the weights."""
+        """Empty: nothing but the weights changes during training."""
         return {}
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Nothing to continue."""
+        """Nothing to restore."""
 
     def header(self) -> ModelHeader:
         """The header of the model file."""
@@ -130,9 +130,9 @@ def held_out_actions(
 
 
 def action_error(predicted: FloatArray, actual: FloatArray) -> dict[str, float]:
-    """Of (n,) or (n, m) actions: mean absolute error, root mean square, and share of the variance explained.
+    """Mean absolute error, root mean squared error and R^2 of (n,) or (n, m) actions.
 
-    `r2` is 0 for a controller that always gives the mean action, and 1 for a perfect one.
+    `r2` is 0 for a controller that always outputs the mean action, and 1 for a perfect one.
     """
     error = predicted - actual
     return {

@@ -1,4 +1,4 @@
-"""Inverse dynamics: the action from the full observation and the plan ahead (antmaze, cube)."""
+"""Inverse dynamics: predicts the action from the full observation and the plan ahead (antmaze, cube)."""
 
 from __future__ import annotations
 
@@ -21,34 +21,34 @@ from vhdiffuser.types import EnvSpec, FloatArray, IntArray
 from vhdiffuser.weights.format import load_model
 
 _BLOCK = 64
-"""Rows per forward pass. Always exactly this many (padded), so that an action has the same bytes in any batch."""
+"""Rows per forward pass. Always exactly this many (padded), so that actions are bitwise independent of the batch."""
 
 
 @dataclass(frozen=True)
 class DynamicsConfig:
-    """Network and training recipe of the inverse dynamics model."""
+    """Network and training of the inverse dynamics model."""
 
     hidden: int = 512
-    """Width of a hidden layer."""
+    """Width of the hidden layers."""
     layers: int = 3
     """Hidden layers."""
     ahead: tuple[int, ...] = (1, 4, 8, 16, 24)
     """Control steps ahead at which the plan is read."""
     pace: float | None = None
-    """Distance per control step at which the plan's path is followed from the point nearest to the robot, whatever
-    the plan's own timing; None: the plan is read by time. In the environment's units."""
+    """Distance per control step, in the environment's units, at which the path is followed from the point nearest to
+    the robot, regardless of the plan's timing; None: the plan is read by time."""
     ignore: tuple[int, ...] = ()
-    """Observation dimensions kept from the network, beside the goal dimensions (always read relative to the plan)."""
+    """Observation dimensions hidden from the network, besides the goal dimensions (always relative to the plan)."""
     disturbed: float = 0.5
-    """Share of training samples whose plan is ahead of the robot and beside it."""
+    """Share of perturbed training samples: the plan is ahead of the robot and shifted sideways."""
     max_lag: int = 12
-    """Longest lag behind the plan in a disturbed sample, in control steps."""
+    """Maximum lag of a perturbed sample, in control steps."""
     jitter: float = 0.015
-    """Standard deviation of the sideways shift of a disturbed sample's plan, in normalised units."""
+    """Standard deviation of a perturbed sample's shift, in normalised units."""
     ending: float = 0.25
-    """Share of training samples whose plan ends within the steps read ahead."""
+    """Share of training samples whose plan ends within the look-ahead."""
     held_out: float = 0.05
-    """Share of episodes never trained on."""
+    """Share of episodes held out from training."""
     batch_size: int = 1024
     """Samples per update."""
 
@@ -65,16 +65,16 @@ class DynamicsConfig:
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> DynamicsConfig:
-        """The inverse of `dataclasses.asdict`; keys of other versions are refused."""
+        """The inverse of `dataclasses.asdict`; unknown keys are refused."""
         known = {field.name for field in fields(cls)}
         if unknown := set(value) - known:
-            raise DataError(f"inverse dynamics settings not known to this version: {', '.join(sorted(unknown))}.")
+            raise DataError(f"inverse dynamics settings unknown to this version: {', '.join(sorted(unknown))}.")
         values: dict[str, Any] = {key: tuple(item) if isinstance(item, list) else item for key, item in value.items()}
         return cls(**values)
 
 
 def proprioception_dims(spec: EnvSpec, config: DynamicsConfig) -> list[int]:
-    """Observation dimensions the network sees: all but the goal's own (absolute position) and the ignored ones."""
+    """Observation dimensions the network sees: all except goal dimensions (absolute position) and ignored ones."""
     absolute = {spec.state_dims[dim] for dim in spec.goal_dims}
     return [dim for dim in range(spec.observation_dim) if dim not in absolute and dim not in config.ignore]
 
@@ -97,17 +97,17 @@ class InverseDynamics(nn.Module):
 
 
 def reach(normalizer: Normalizer, dims: list[int]) -> FloatArray:
-    """(goal_dim,) units by which relative positions are divided.
+    """(goal_dim,) scale of relative positions.
 
-    A robot covers about a tenth of the space in the steps read ahead; divided so, inputs are near 1.
+    A robot covers about a tenth of the space within the look-ahead, so scaled inputs are near 1.
     """
     return 0.1 * normalizer.scale[dims]
 
 
 def along_path(path: FloatArray, place: FloatArray, distances: FloatArray) -> FloatArray:
-    """Points of a path (L, g) that lie `distances` (n,) further along it than its point nearest to a place: (n, g).
+    """(n, g) points of a path (L, g), `distances` (n,) further along it than its point nearest to `place`.
 
-    Beyond its end, the end.
+    Beyond the end of the path, its end.
     """
     rest = path[np.square(path - place).sum(axis=1).argmin() :]
     travelled = np.concatenate([[0.0], np.cumsum(np.linalg.norm(np.diff(rest, axis=0), axis=1))])
@@ -126,7 +126,7 @@ class InverseDynamicsController(Controller):
         device: str = "cpu",
         model: str = "",
     ) -> None:
-        """`normalizer` is that of the full observation; `model` names the weights in results."""
+        """`normalizer` covers the full observation; `model` identifies the weights in results."""
         self.network = network.to(device).eval()
         self.spec, self.config, self.normalizer = spec, config, normalizer
         self._device, self._model = device, model
@@ -143,7 +143,7 @@ class InverseDynamicsController(Controller):
         try:
             network.load_state_dict(tensors)
         except RuntimeError as error:
-            raise DataError(f"{path}: weights do not fit the settings in its header. Train it again.") from error
+            raise DataError(f"{path}: its weights do not match the settings in its header. Train it again.") from error
         return cls(network, spec, config, Normalizer.from_json(header.normalizer), device, sha256(path)[:12])
 
     def act(self, observations: FloatArray, plans: Sequence[Plan], indices: IntArray) -> FloatArray:

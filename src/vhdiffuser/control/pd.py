@@ -1,14 +1,14 @@
-"""PD tracking of a state plan, for environments whose state holds positions and velocities (maze2d).
+"""PD tracking of a plan, for environments whose state has positions and velocities (maze2d).
 
-In maze2d one step at full action changes a velocity by 0.237, so k_d near 1 / 0.237 = 4.2 reaches the
-planned next velocity in one step: the plan's acceleration is fed forward without a term of its own.
+In maze2d one step at full action changes the velocity by 0.237, so k_d near 1 / 0.237 = 4.2 reaches the
+planned next velocity in one step: this amounts to feed-forward of the plan's acceleration.
 
-How the default was chosen: 14 pairs of gains were tried on maze2d-large, on 30 (some 40) paths of 120 steps cut
-from regenerated data, a cubic through every fourth state, positions of those states moved by N(0, 0.01) or
-N(0, 0.03) and velocities by five times that. Mean tracking error in thousandths (normalised) and share of
-paths whose end came within epsilon:
+How the defaults were chosen: 14 pairs of gains were tried on maze2d-large, on 30 (some on 40) paths of 120 steps
+cut from regenerated data: a cubic through every fourth state, with noise N(0, 0.01) or N(0, 0.03) on positions and
+five times that on velocities. Mean tracking error in thousandths (normalised) and share of paths whose end came
+within epsilon:
 
-    k_p/k_d     moved by 0.01    moved by 0.03
+    k_p/k_d      noise 0.01       noise 0.03
     12.5/1.2    12.7    97 %     24    80 %
     20/4         8.4   100 %     25    83 %
     30/4.2       8.6   100 %     23    80 %
@@ -16,7 +16,7 @@ paths whose end came within epsilon:
     100/8        9.8   100 %     23    80 %
     400/4       24.5    73 %     38    43 %
 
-With so few paths 20/4 and its neighbours (20/3 to 40/4) are not told apart; it was kept among them.
+So few paths cannot separate 20/4 from its neighbours (20/3 to 40/4).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class PDController(Controller):
 
     def __init__(self, spec: EnvSpec, config: PDConfig | None = None) -> None:
         if spec.velocity_dims is None:
-            raise VhdError(f"{spec.name}: PD tracking needs velocities in the planning state, and it has none.")
+            raise VhdError(f"{spec.name}: PD tracking needs velocities in the planning state, which has none.")
         if len(spec.goal_dims) != spec.action_dim:
             raise VhdError(
                 f"{spec.name}: PD tracking needs one action per goal dimension, "
@@ -69,7 +69,7 @@ class PDController(Controller):
         states = self.spec.planning_state(observations)  # (B, d)
         reference = reference_states(plans, indices)  # (B, d)
         ended = np.array([plan.length - 1 for plan in plans]) <= np.asarray(indices)
-        # Once the plan has ended its last state is held, so the velocity to follow is zero.
+        # After the end of the plan its last state is held, so the reference velocity is zero.
         velocity = np.where(ended[:, None], 0.0, reference[:, self._velocities])
         action = self.config.position_gain * (reference - states)[:, self._positions]
         action += self.config.velocity_gain * (velocity - states[:, self._velocities])

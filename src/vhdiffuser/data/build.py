@@ -1,7 +1,7 @@
 """Regenerate a dataset on all cores, chunk by chunk.
 
-A chunk is drawn from a generator seeded by (seed, chunk number), so the bytes do not depend on the
-number of workers; it is written as it is finished, so a stopped build goes on where it stopped.
+Each chunk has a generator seeded by (seed, chunk number), so the bytes do not depend on the number of
+workers. Chunks are written as they are finished, so an interrupted build continues where it stopped.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from vhdiffuser.files import atomic_path, require_space
 from vhdiffuser.types import EnvSpec, Episodes, FloatArray
 
 VERSION = 1
-"""Raise it when a builder's output changes, so that old chunks are not mixed with new ones."""
+"""Increase this when a builder's output changes, so that old chunks are not mixed with new ones."""
 
 Parts = list[tuple[FloatArray, FloatArray]]
 """Episodes of (T, o) states and (T - 1, m) actions."""
@@ -36,16 +36,17 @@ ChunkMaker = Callable[[int, np.random.Generator], Parts]
 
 @dataclass(frozen=True)
 class Builder:
-    """How an environment's data is made anew."""
+    """How an environment's data is regenerated."""
 
     make: Callable[[], ChunkMaker]
-    """Gives the maker of chunks; an importable function, since worker processes call it. It imports the simulator."""
+    """Returns the function that makes chunks. Must be importable, since worker processes call it; it imports the
+    simulator."""
     chunk: int
-    """Transitions that a worker makes at a time: some seconds of work, and whole episodes."""
+    """Transitions per chunk: a few seconds of work, and whole episodes."""
     transitions: int
     """Transitions of the full dataset."""
     key: str = ""
-    """What else tells chunks apart, where the name does not: the map of a maze of one's own."""
+    """Identifies the chunks where the name does not suffice, e.g. the map of a custom maze."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ class BuildConfig:
 
 
 def build(spec: EnvSpec, builder: Builder | None, config: BuildConfig, progress: Callable[[int, int], None]) -> Dataset:
-    """The regenerated dataset; `progress` is called with transitions done and in all."""
+    """Regenerate the dataset; `progress` is called with (transitions done, total)."""
     if builder is None:
         raise DataError(f"{spec.name} was imported and cannot be built. Use `vhd data import`.")
     size = config.size if config.size is not None else builder.transitions
@@ -70,7 +71,7 @@ def build(spec: EnvSpec, builder: Builder | None, config: BuildConfig, progress:
             f"--size {size} is less than one plan of T_max = {spec.T_max} states for {spec.name}. "
             f"Allowed: {spec.T_max} or more; the full set has {builder.transitions:,}."
         )
-    builder.make()  # a missing extra is said here, and not by a worker
+    builder.make()  # report a missing extra here, not from a worker
     folder = _folder(spec, builder, size, config.seed)
     require_space(folder, 8 * size * (spec.observation_dim + spec.action_dim))
     sizes = [min(builder.chunk, size - begin) for begin in range(0, size, builder.chunk)]
@@ -80,7 +81,7 @@ def build(spec: EnvSpec, builder: Builder | None, config: BuildConfig, progress:
     progress(done, size)
 
     workers = min(config.workers or os.cpu_count() or 1, max(len(waiting), 1))
-    # Workers are started afresh ("spawn"): forking a process that has run torch or MuJoCo threads may hang.
+    # Start workers with "spawn": forking a process that has run torch or MuJoCo threads may hang.
     pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), initializer=_prepare_worker)
     try:
         jobs: dict[Future[None], int] = {
@@ -100,7 +101,7 @@ def build(spec: EnvSpec, builder: Builder | None, config: BuildConfig, progress:
 
 
 def forget_chunks(spec: EnvSpec) -> None:
-    """Delete the chunks of builds of this environment, once the whole is saved."""
+    """Delete this environment's chunks, once the whole dataset is saved."""
     shutil.rmtree(dataset_path(spec.name).parent / "building", ignore_errors=True)
 
 
@@ -110,7 +111,7 @@ def _folder(spec: EnvSpec, builder: Builder, size: int, seed: int) -> Path:
 
 
 def _prepare_worker() -> None:
-    """Ctrl-C reaches every process of the terminal; the parent alone decides what it means. Nobody draws here."""
+    """Ignore Ctrl-C, which reaches every process of the terminal: the parent handles it. Workers render nothing."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.environ["MUJOCO_GL"] = "disabled"
 

@@ -1,4 +1,4 @@
-"""Random-length crops (Algorithm 1, lines 2 to 4): one tensor, index gathers, never across an episode's end."""
+"""Random-length crops (Algorithm 1, lines 2 to 4), gathered by index from one tensor, never across episodes."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from vhdiffuser.types import FloatArray, IntArray
 
 
 class Crops:
-    """The training states on one device, and the gathers that cut crops out of them."""
+    """The training states on one device, and the gathers that crop them."""
 
     def __init__(self, states: FloatArray, ends: IntArray, device: torch.device | str = "cpu") -> None:
         """states: (N, d) normalised; ends: (E,) one past the last state of each episode."""
         if len(ends) == 0 or ends[-1] != len(states):
-            raise DataError(f"the episodes must end where the {len(states)} states end, got ends {ends[-3:]}.")
+            raise DataError(f"the last episode must end at the last of the {len(states)} states, got ends {ends[-3:]}.")
         begins = np.concatenate([[0], ends[:-1]])
         self.states = torch.as_tensor(states, dtype=torch.float32, device=device)  # (N, d)
         self.begins = torch.as_tensor(begins, dtype=torch.int64, device=device)  # (E,)
@@ -23,7 +23,7 @@ class Crops:
         self.longest = int((np.asarray(ends) - begins).max())
 
     def draw(self, knots: int, stride: int, batch: int, generator: torch.Generator) -> torch.Tensor:
-        """(batch, knots, d): every `stride`-th state from a start that is uniform over all valid ones."""
+        """(batch, knots, d): every `stride`-th state, from starts drawn uniformly from all valid ones."""
         return self.cut(self.draw_starts((knots - 1) * stride + 1, batch, generator), knots, stride)
 
     def cut(self, starts: torch.Tensor, knots: int, stride: int) -> torch.Tensor:

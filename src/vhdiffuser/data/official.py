@@ -1,8 +1,8 @@
-"""The official datasets: where they are, and how a download is checked before it is believed.
+"""The official datasets: where they are, and how a download is verified.
 
-No digest of these files is published by their makers. So a download must have the length that the
-server stated, the SHA-256 that a mirror states (Hugging Face does, for large files) or that the user
-gives, the right fields and number of rows, and the published statistics, where there are some.
+Their authors publish no digests. So a download must have the length that the server stated, the SHA-256 that a mirror
+states (Hugging Face does, for large files) or the user gives, the right fields and number of rows, and the published
+statistics, where there are any.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from vhdiffuser.types import EnvSpec, Episodes
 
 @dataclass(frozen=True)
 class OfficialFiles:
-    """Data that an environment's makers publish."""
+    """Data published by an environment's authors."""
 
     files: tuple[str, ...]
-    """Names of the files."""
+    """File names."""
     hosts: tuple[str, ...]
-    """Addresses to put before a file's name, tried in this order."""
+    """URL prefixes of the files, tried in this order."""
     read: Callable[[list[Path]], Episodes]
     """Reads them."""
     std: tuple[float, ...] | None = None
-    """Published standard deviation of the observations, to check a download by."""
+    """Published standard deviation of the observations, to verify a download."""
 
 
 Progress = Callable[[str, int, int], None]
-"""Called with a file's name, bytes so far and bytes in all (0: not stated)."""
+"""Called with a file's name, bytes so far and bytes in total (0: unknown)."""
 
 
 def get_official(
@@ -47,7 +47,7 @@ def get_official(
     timeout: float = 20.0,
     digests: dict[str, str] | None = None,
 ) -> Dataset:
-    """Download (or reuse), check and read the published data of an environment."""
+    """Download (or reuse), verify and read the published data of an environment."""
     if official is None:
         raise DataError(f"{spec.name} has no published data")
     paths, details = [], {}
@@ -93,7 +93,7 @@ def _first_that_answers(urls: list[str], path: Path, progress: Progress, timeout
 
 
 def download(url: str, path: Path, progress: Progress, timeout: float) -> None:
-    """Fetch one file; it appears at `path` only when its length and stated digest are right."""
+    """Download one file; it appears at `path` only if its length and stated digest are right."""
     try:
         with urllib.request.urlopen(url, timeout=timeout) as answer:
             total = int(answer.headers.get("Content-Length") or 0)

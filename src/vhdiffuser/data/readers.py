@@ -1,4 +1,4 @@
-"""Other people's files as `Episodes`: D4RL's HDF5, OGBench's npz, Minari, and a user's own npz or HDF5.
+"""Readers of data files: D4RL's HDF5, OGBench's npz, Minari, and a user's own npz or HDF5.
 
 A user's own file holds, row by row and episode after episode,
 
@@ -27,14 +27,14 @@ OGBENCH_HOSTS = (
 )
 """Where OGBench's files are, and a mirror of them."""
 MAZE2D_LARGEST_STEP = 0.2
-"""maze2d moves at most 0.06 a step; anything above this is a reset, not motion."""
+"""maze2d moves at most 0.06 per step; anything above this is a reset, not motion."""
 
 
 def read_d4rl_maze2d(path: Path) -> Episodes:
-    """D4RL's maze2d: one physical stream, whose `timeouts` mark new targets and not resets.
+    """D4RL's maze2d: one physical stream, whose `timeouts` mark new targets, not resets.
 
     D4RL repeats an observation after each change of target while the ball moves on;
-    `infos/qpos` and `infos/qvel` hold where it really was, so they are used where present.
+    `infos/qpos` and `infos/qvel` hold its true state, so they are used if present.
     """
     fields = _read_hdf5(path, required=("observations", "actions"), optional=("infos/qpos", "infos/qvel"))
     states, actions = fields["observations"], fields["actions"]
@@ -48,7 +48,7 @@ def read_d4rl_maze2d(path: Path) -> Episodes:
 
 
 def read_ogbench(paths: list[Path]) -> Episodes:
-    """OGBench's npz files (train, then val), laid end to end."""
+    """OGBench's npz files (train, then val), concatenated."""
     parts = []
     for path in paths:
         fields = _read_npz(path, required=("observations", "actions", "terminals"))
@@ -59,7 +59,7 @@ def read_ogbench(paths: list[Path]) -> Episodes:
 
 
 def read_ogbench_file(path: Path) -> Episodes:
-    """An OGBench file, with the validation file that belongs to it where it lies beside it."""
+    """An OGBench file, with its validation file if that is in the same folder."""
     validation = path.with_name(path.stem + "-val" + path.suffix)
     return read_ogbench([path, validation] if validation.exists() else [path])
 
@@ -74,7 +74,7 @@ def read_own(path: Path) -> Episodes:
     }
     reader = readers.get(path.suffix.lower())
     if reader is None:
-        raise DataError(f"{path}: unknown kind of file. Allowed: {', '.join(readers)}.")
+        raise DataError(f"{path}: unknown file type. Allowed: {', '.join(readers)}.")
     fields = reader(path, required=("observations",), optional=optional)
     states = fields["observations"]
     actions = fields.get("actions", np.zeros((len(states), 0), np.float32))
@@ -96,7 +96,7 @@ def read_own(path: Path) -> Episodes:
 
 
 def read_minari(dataset_id: str) -> Episodes:
-    """A Minari dataset by its id, from the local Minari cache or downloaded by Minari."""
+    """A Minari dataset by id, from Minari's local cache or downloaded by Minari."""
     with needs_extra("minari", "reading Minari datasets"):
         import minari
     try:
@@ -115,9 +115,9 @@ def read_minari(dataset_id: str) -> Episodes:
 
 
 def _episodes(path: Path, states: FloatArray, actions: FloatArray, ends: IntArray) -> Episodes:
-    """Checked episodes; an error names the file."""
+    """Validated episodes; errors name the file."""
     if ends.size and (np.diff(ends, prepend=0) <= 0).any():
-        raise DataError(f"{path}: 'episode_ends' must increase from above 0, got {ends[:5].tolist()}...")
+        raise DataError(f"{path}: 'episode_ends' must be positive and increasing, got {ends[:5].tolist()}...")
     actions = np.array(actions, np.float32)  # a copy: the caller's last rows stay as they are
     if len(actions) == len(states):
         actions[ends[ends <= len(actions)] - 1] = 0.0
@@ -145,7 +145,7 @@ def _read_npz(path: Path, required: tuple[str, ...], optional: tuple[str, ...] =
 
 
 def _read_hdf5(path: Path, required: tuple[str, ...], optional: tuple[str, ...] = ()) -> dict[str, npt.NDArray[Any]]:
-    import h5py  # half of the time that importing the package would take
+    import h5py  # here: it would double the time to import this package
 
     _require_file(path)
     try:

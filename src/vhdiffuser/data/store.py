@@ -1,4 +1,4 @@
-"""Datasets in the user's cache: one safetensors file each, whole or absent, with its own fingerprint."""
+"""Datasets in the user's cache: one safetensors file each, written atomically, with a fingerprint."""
 
 from __future__ import annotations
 
@@ -20,15 +20,14 @@ from vhdiffuser.types import EnvSpec, Episodes, FloatArray
 
 @dataclass(frozen=True)
 class Dataset:
-    """Episodes, the environment they come from, and where they came from."""
+    """Episodes, their environment and their origin."""
 
     spec: EnvSpec
     episodes: Episodes
     source: str
     """`official`, `build` or `import`."""
     details: dict[str, Any] = field(default_factory=dict)
-    """Seed and size of a build, and the map of a maze of one's own; address and digest of a download; file of an
-    import."""
+    """Seed and size of a build, and the map of a custom maze; URL and digest of a download; file of an import."""
 
     def fingerprint(self) -> str:
         """SHA-256 of the numbers: the same data has the same fingerprint, however it was obtained."""
@@ -48,23 +47,23 @@ class Dataset:
 
 
 def dataset_path(name: str) -> Path:
-    """Where the dataset of that name is kept."""
+    """Path of the dataset of that name."""
     return home() / "data" / checked_name("dataset", name) / "data.safetensors"
 
 
 def saved_names() -> list[str]:
-    """Datasets that are kept, by name."""
+    """Names of the datasets in the cache."""
     return sorted(path.parent.name for path in (home() / "data").glob("*/data.safetensors"))
 
 
 def saved_facts(name: str) -> tuple[EnvSpec, dict[str, Any]]:
-    """The planning contract and the details that a dataset was saved with, read from its header alone."""
+    """The spec and details of a saved dataset, read from its header alone."""
     header = _header(dataset_path(name), name)
     return EnvSpec.from_json(header["spec"]), header["details"]
 
 
 def save_dataset(dataset: Dataset, path: Path | None = None) -> Path:
-    """Write a dataset atomically; a dataset already there is replaced only by a whole one."""
+    """Write a dataset atomically; an existing one is replaced only by a complete one."""
     path = path or dataset_path(dataset.spec.name)
     episodes = dataset.episodes
     require_space(path.parent, episodes.observations.nbytes + episodes.actions.nbytes + (1 << 20))
@@ -89,7 +88,7 @@ def read_dataset(path: Path, name: str) -> Dataset:
         with safe_open(path, "np") as file:
             arrays = {key: file.get_tensor(key) for key in ("observations", "actions", "ends")}
     except (SafetensorError, OSError, KeyError) as error:
-        raise DataError(f"{path}: damaged, or not a dataset of ours ({error}). {_mend(name)}") from error
+        raise DataError(f"{path}: damaged, or not a vhdiffuser dataset ({error}). {_mend(name)}") from error
     spec = EnvSpec.from_json(header["spec"])
     dataset = Dataset(spec, Episodes(**arrays), source=header["source"], details=header["details"])
     if dataset.fingerprint() != header["fingerprint"]:
@@ -104,7 +103,7 @@ def _header(path: Path, name: str) -> dict[str, Any]:
         with safe_open(path, "np") as file:
             return json.loads((file.metadata() or {})["vhdiffuser"])
     except (SafetensorError, OSError, KeyError, ValueError) as error:
-        raise DataError(f"{path}: damaged, or not a dataset of ours ({error}). {_mend(name)}") from error
+        raise DataError(f"{path}: damaged, or not a vhdiffuser dataset ({error}). {_mend(name)}") from error
 
 
 def _mend(name: str) -> str:

@@ -1,4 +1,4 @@
-"""How a planner's network is built and trained: saved with its weights, and shown on the command line."""
+"""Architecture and training of a planner's network: saved with its weights, and options of the command line."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from vhdiffuser.types import EnvSpec
 
 @dataclass(frozen=True)
 class PlannerConfig:
-    """The network and its training data: what a trained planner is. `PlanningOptions` says how to plan with it."""
+    """The network and its training crops. `PlanningOptions` says how to plan with it."""
 
     dim: int = 32
     """Channels of the U-Net's first level."""
     dim_mults: tuple[int, ...] = (1, 2, 4)
-    """Channels of every level, as multiples of `dim`; each level but the first halves time."""
+    """Channels of each level, as multiples of `dim`; each level after the first halves the time resolution."""
     prediction: Literal["epsilon", "sample", "v_prediction"] = "v_prediction"
     """What the network predicts: the noise (the paper), the clean trajectory, or v."""
     diffusion_steps: int = 256
     """N: levels of the cosine noise schedule."""
     stride: int = 8
-    """k: control steps between two knots; 1 is the plain method."""
+    """k: control steps between two knots; 1 in the paper."""
     clamp: Literal["goal", "state"] = "goal"
-    """What is fixed of the last state: its goal dimensions, or all of it."""
+    """What is clamped of the last state: its goal dimensions, or all of it."""
     horizon: int | None = None
-    """Train on crops of this many states only (the fixed-horizon baselines); none for random lengths."""
+    """Train only on crops of this many states (fixed-horizon baselines); none: random lengths."""
     directness: float | None = None
-    """Crops are kept that are at most this many times as long as the Length Predictor says their ends are apart; none
-    for every crop (the paper). Data that circles and stands about is mostly crops that no plan should look like."""
+    """Keep only crops at most this many times as long as the predicted distance between their ends; none: every crop
+    (the paper). In data that circles and pauses, most crops are not worth imitating."""
     batch_size: int = 128
-    """Crops in one update; they share one length."""
+    """Crops per update; they share one length."""
     action_dim: int = 0
-    """Leading numbers of every knot that are actions: 0, but for checkpoints of the original Diffuser."""
+    """Leading action dimensions of each knot: 0, except for checkpoints of the original Diffuser."""
 
     def __post_init__(self) -> None:
         for name, value, known in (
@@ -48,12 +48,14 @@ class PlannerConfig:
         if self.directness is not None and self.directness < 1:
             raise VhdError(f"directness must be 1 or more (or none: every crop), got {self.directness}.")
         if self.directness is not None and self.horizon is not None:
-            raise VhdError("a fixed horizon must serve every distance and takes every crop: leave directness out.")
+            raise VhdError(
+                "a fixed-horizon planner must serve every distance and needs every crop: leave directness out."
+            )
         if self.horizon is not None and self.horizon < 2:
             raise VhdError(f"horizon must be at least 2 states, got {self.horizon}.")
 
     def to_json(self) -> dict[str, Any]:
-        """A dict that JSON can hold."""
+        """A JSON-serialisable dict."""
         return asdict(self)
 
     @classmethod
@@ -62,7 +64,7 @@ class PlannerConfig:
         return cls(**{**value, "dim_mults": tuple(value["dim_mults"])})
 
     def clamped_dims(self, spec: EnvSpec) -> tuple[list[int], list[int]]:
-        """Dimensions of a knot that are known of the first and of the last state."""
+        """Clamped dimensions of the first and of the last knot."""
         state = [self.action_dim + dim for dim in range(spec.state_dim)]
         goal = [self.action_dim + dim for dim in spec.goal_dims]
         return state, goal if self.clamp == "goal" else state

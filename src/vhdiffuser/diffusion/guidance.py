@@ -1,7 +1,7 @@
-"""Guidance away from forbidden regions: the predicted clean trajectory, moved down a cost's gradient at every step.
+"""Guidance away from forbidden regions: every reverse step moves the predicted clean trajectory down a cost's gradient.
 
-The network is not asked for its gradient, so a plan is bent and not rerouted: where a region closes the only way that
-a plan has taken, draw several candidates.
+The gradient is not taken through the network, so a plan is bent, not rerouted: if a region blocks the corridor that a
+plan takes, draw several candidates.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.types import EnvSpec, FloatArray
 
 Cost = Callable[[torch.Tensor], torch.Tensor]
-"""Positions (B, M, goal_dim) in the environment's units -> (B, M): 0 where a plan may be, differentiable elsewhere."""
+"""Positions (B, M, goal_dim) in the environment's units -> (B, M): 0 where allowed, differentiable elsewhere."""
 
 _BETWEEN = 8
-"""Points on every line between two knots at which the cost is asked for: a region between two knots counts."""
+"""Points per segment between two knots at which the cost is evaluated, so that regions between knots count."""
 _MOVES = 4
-"""Gradient moves at every reverse step."""
+"""Gradient steps per reverse step."""
 _NEIGHBOURS = (0.25, 0.6, 1.0, 0.6, 0.25)
-"""Share of a knot's move that its neighbours make too, so that the plan bends and does not break."""
+"""Share of a knot's displacement that its neighbours follow, so that the plan bends smoothly."""
 
 
 def box_cost(spec: EnvSpec, boxes: npt.ArrayLike, margin: FloatArray) -> Cost:
-    """Half the squared depth inside of boxes (n, 2, goal_dim) of lowest and highest corners, each grown by a margin."""
+    """Half the squared depth inside boxes (n, 2, goal_dim) of lower and upper corners, each grown by a margin."""
     corners = np.asarray(boxes, np.float32)
     if corners.ndim != 3 or corners.shape[1:] != (2, spec.goal_dim) or not (corners[:, 0] <= corners[:, 1]).all():
         raise VhdError(
-            f"avoid needs boxes (lowest corner, highest corner) of {spec.goal_dim} numbers each, or a function of "
+            f"avoid needs boxes (lower corner, upper corner) of {spec.goal_dim} numbers each, or a function of "
             f"positions; got an array of shape {corners.shape}."
         )
     low, high = torch.from_numpy(corners[:, 0] - margin), torch.from_numpy(corners[:, 1] + margin)  # (n, goal_dim)
@@ -50,7 +50,7 @@ class Guidance:
     """Moves normalised knots (B, K, width) down the gradient of a cost of their positions."""
 
     def __init__(self, cost: Cost, dims: Sequence[int], center: FloatArray, scale: FloatArray) -> None:
-        """`dims` are the knots' dimensions that are positions; center and scale are theirs."""
+        """`dims` are the position dimensions of a knot; `center` and `scale` belong to them."""
         self.cost, self.dims = cost, list(dims)
         self.center, self.scale = torch.from_numpy(center), torch.from_numpy(scale)
 
@@ -61,7 +61,7 @@ class Guidance:
         return cls(cost, dims, spec.goal_of(normalizer.center), spec.goal_of(normalizer.scale))
 
     def __call__(self, tau0: torch.Tensor) -> torch.Tensor:
-        """tau0 with its positions moved; a cost of half a squared distance moves them by about that distance."""
+        """tau0 with its positions moved; half a squared distance as the cost moves them by about that distance."""
         center, scale = self.center.to(tau0.device), self.scale.to(tau0.device)
         with torch.inference_mode(False), torch.enable_grad():
             places = tau0[..., self.dims].clone() * scale + center  # (B, K, goal_dim) in units
@@ -81,7 +81,7 @@ class Guidance:
 
 
 def between(knots: torch.Tensor) -> torch.Tensor:
-    """(B, K, n) -> (B, (K - 1) _BETWEEN + 1, n): points on the lines between knots, and the knots."""
+    """(B, K, n) -> (B, (K - 1) _BETWEEN + 1, n): the knots and points on the segments between them."""
     share = torch.arange(_BETWEEN, device=knots.device) / _BETWEEN  # (_BETWEEN,)
     first, second = knots[:, :-1, None], knots[:, 1:, None]  # (B, K - 1, 1, n)
     inner = first + share[:, None] * (second - first)  # (B, K - 1, _BETWEEN, n)
@@ -89,7 +89,7 @@ def between(knots: torch.Tensor) -> torch.Tensor:
 
 
 def spread(slope: torch.Tensor) -> torch.Tensor:
-    """(B, K, n) with each knot's share given to its neighbours."""
+    """(B, K, n) smoothed over neighbouring knots."""
     kernel = torch.tensor(_NEIGHBOURS, device=slope.device).view(1, 1, -1)
     B, K, n = slope.shape
     flat = slope.transpose(1, 2).reshape(B * n, 1, K)

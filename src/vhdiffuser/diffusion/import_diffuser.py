@@ -1,12 +1,12 @@
-"""Checkpoints of the original Diffuser (jannerm/diffuser) as planners of ours: the paper's FH and FH+LP.
+"""Import checkpoints of the original Diffuser (jannerm/diffuser): the paper's FH and FH+LP.
 
-A checkpoint holds weights and the diffusion's buffers, not its configuration. The network's widths, the
-diffusion steps and the horizon are read off the shapes. Two things are in no tensor: what the network
-predicts (the public maze2d models predict the clean trajectory), and the normaliser, which is fitted to
-the same dataset here as it was there.
+A checkpoint holds weights and diffusion buffers, but no configuration. The network's widths, the
+diffusion steps and the horizon follow from the shapes. Two things are in no tensor: what the network
+predicts (the public maze2d models predict the clean trajectory), and the normaliser, which is fitted
+here to the same dataset.
 
-The original's knots are (action, observation): its planner draws both and clamps the observations only.
-So does ours (`PlannerConfig.action_dim`), and gives the states on.
+The original's knots are (action, observation): its planner samples both and clamps only the observations.
+So does ours (`PlannerConfig.action_dim`), and returns the states.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def import_checkpoint(
 ) -> ModelHeader:
     """Read a checkpoint of the original Diffuser at `path` and save it as a planner at `out`.
 
-    `horizon` and `diffusion_steps` are needed only where the file has no diffusion buffers (a bare network).
+    `horizon` and `diffusion_steps` are needed only if the file has no diffusion buffers (a bare network).
     """
     content = read_checkpoint(path)
     state = diffusion_state(path, content, weights)
@@ -70,7 +70,7 @@ def import_checkpoint(
 
 
 def read_checkpoint(path: Path) -> dict[str, Any]:
-    """The file's content, tensors and plain values only: nothing in it is ever run."""
+    """The file's content, tensors and plain values only: no code in it is ever executed."""
     if not path.is_file():
         raise DataError(f"{path}: no such file.")
     try:
@@ -86,7 +86,7 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
 
 
 def diffusion_state(path: Path, content: dict[str, Any], weights: str) -> State:
-    """The state dict itself, out of a `state_*.pt` ({'step', 'model', 'ema'}) where it is wrapped in one."""
+    """The state dict, unwrapped from a `state_*.pt` ({'step', 'model', 'ema'}) if need be."""
     wrapped = {key: value for key, value in content.items() if key in ("model", "ema") and isinstance(value, dict)}
     if wrapped and weights not in wrapped:
         raise DataError(f"{path}: has no '{weights}' weights, but {', '.join(wrapped)}: choose one of those.")
@@ -95,12 +95,12 @@ def diffusion_state(path: Path, content: dict[str, Any], weights: str) -> State:
 
 
 def unet_state(path: Path, state: State) -> State:
-    """The U-Net's own tensors: `GaussianDiffusion` keeps them under `model.`, beside its buffers."""
+    """The U-Net's tensors: `GaussianDiffusion` stores them under `model.`, beside its buffers."""
     inner = {key.removeprefix("model."): value for key, value in state.items() if key.startswith("model.")}
     network = inner or state
     if "time_mlp.1.weight" not in network or "final_conv.1.weight" not in network:
         raise DataError(
-            f"{path}: has none of the names of Diffuser's temporal U-Net (as `time_mlp.1.weight`); "
+            f"{path}: has no parameters of Diffuser's temporal U-Net (such as `time_mlp.1.weight`); "
             f"it begins with {', '.join(list(state)[:3]) or 'no tensor at all'}."
         )
     return network
@@ -115,7 +115,7 @@ def config_of(
     horizon: int | None,
     diffusion_steps: int | None,
 ) -> PlannerConfig:
-    """The recipe, from the shapes of the tensors and what the caller knows."""
+    """The config, from the shapes of the tensors and what the caller knows."""
     dim = network["time_mlp.1.weight"].shape[1]
     depth = 1 + max(int(key.split(".")[1]) for key in network if key.startswith("downs."))
     widths = [network[f"downs.{level}.1.blocks.1.block.0.weight"].shape[0] for level in range(depth)]
@@ -142,10 +142,10 @@ def config_of(
 
 
 def _number(path: Path, name: str, buffer: torch.Tensor | None, given: int | None) -> int:
-    """A number that is a buffer's first dimension; the caller's word where there is no such buffer."""
+    """The first dimension of a buffer, or the caller's value if there is no such buffer."""
     if buffer is None:
         if given is None:
-            raise DataError(f"{path}: a bare network; say the {name} it was trained with.")
+            raise DataError(f"{path}: a bare network without buffers; give the {name} it was trained with.")
         return given
     if given is not None and given != len(buffer):
         raise DataError(f"{path}: its {name} is {len(buffer)}, not {given}.")

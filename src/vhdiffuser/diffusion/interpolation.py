@@ -1,14 +1,13 @@
 """From knots to the control rate: a smooth curve of exactly L states along K knots.
 
-How a length at the control rate becomes knots. A plan of L states makes L-1 control steps. With
-temporal stride k its knots are k control steps apart *in the data, always exactly*: the network has
-no horizon input, so one spacing is all it can mean by "the next knot". L-1 is then not always a
-multiple of k, and K = round((L-1)/k) + 1 knots are taken, which span L-1 up to at most k/2 steps.
-At planning time the curve through the K knots is laid over exactly L-1 control steps
-(`control_rate`), i.e. run k(K-1)/(L-1) times as fast as drawn: for k = 4 within
-11 % of 1 from L = 16 on, within 1 % at L = 256, and exactly 1 wherever k divides L-1. Crops with the
-spacing stretched to fit L instead would leave the network to guess that spacing, and with it the
-velocities. Stride 1 is the plain method: K = L.
+A plan of L states has L-1 control steps. With temporal stride k, the knots of a training crop are always
+exactly k control steps apart: the network has no horizon input, so it can learn only one spacing. L-1 need
+not be a multiple of k, so a plan has K = round((L-1)/k) + 1 knots, which span L-1 steps to within k/2.
+At planning time the curve through the K knots is spread over exactly L-1 control steps
+(`control_rate`), i.e. run k(K-1)/(L-1) times as fast as sampled: for k = 4 within
+11 % of 1 from L = 16 on, within 1 % at L = 256, and exactly 1 if k divides L-1. Crops whose spacing is
+stretched to fit L would leave the network to guess the spacing, and with it the velocities.
+With stride 1, as in the paper, K = L.
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ def control_rate(
 ) -> FloatArray:
     """(B, K, d) knots in the environment's units -> (B, length, d), one state per control step.
 
-    The K knots are laid evenly over the length-1 control steps (see above), so the first
+    The K knots are spaced evenly over the length-1 control steps (see above), so the first
     and the last knot are the first and the last state. A goal dimension with a velocity follows a cubic
-    Hermite curve, and its velocity is that curve's derivative: the plan moves as it says it moves.
+    Hermite curve, and its velocity is that curve's derivative, so positions and velocities are consistent.
 
     Without smoothing the curve passes through the knots, and dimensions that have no velocity follow a
-    shape-preserving cubic (PCHIP), which never overshoots them. With smoothing (a time in control steps) the
-    knots are what a network guessed, and the curve is the least accelerated one near them: `smoothed`.
+    shape-preserving cubic (PCHIP), which never overshoots. With smoothing (a time in control steps) the
+    knots count as noisy, and the curve is a smoothing spline near them: `smoothed`.
     """
     K = knots.shape[1]
     if length == K and smoothing == 0:
@@ -73,7 +72,7 @@ def hermite(places: FloatArray, slopes: FloatArray, length: int) -> tuple[FloatA
     K = places.shape[1]
     h = (length - 1) / (K - 1)
     at = np.arange(length) / h
-    left = np.minimum(at.astype(int), K - 2)  # the interval that holds each step
+    left = np.minimum(at.astype(int), K - 2)  # the interval that contains each step
     u = (at - left)[None, :, None]
     p, q = places[:, left], places[:, left + 1]
     v, w = h * slopes[:, left], h * slopes[:, left + 1]
@@ -83,9 +82,9 @@ def hermite(places: FloatArray, slopes: FloatArray, length: int) -> tuple[FloatA
 
 
 def rescaled_velocities(velocities: FloatArray, rate: float, clamp: str) -> FloatArray:
-    """Velocities (B, K, n) of a motion run `rate` times as fast as drawn; clamped ones stay as given.
+    """Velocities (B, K, n) of a motion run `rate` times as fast as sampled; clamped ones stay as given.
 
-    Without this the knots would be passed at one speed and the way between them at another.
+    Without this, the speed at the knots would not match the speed between them.
     """
     scaled = velocities * rate
     scaled[:, 0] = velocities[:, 0]
@@ -97,14 +96,14 @@ def rescaled_velocities(velocities: FloatArray, rate: float, clamp: str) -> Floa
 def smoothed(
     places: FloatArray, slopes: FloatArray | None, spacing: float, time: float, known_end: tuple[bool, bool]
 ) -> tuple[FloatArray, FloatArray]:
-    """The smoothing spline near (B, K, n) places (and slopes, where there are any), `spacing` apart: both at its knots.
+    """The smoothing spline near (B, K, n) places (and slopes, if any), `spacing` apart: its values and slopes at knots.
 
     It minimises  integral p''^2 dt + sum_k spacing (|p(t_k) - place_k|^2 / time^4 + |p'(t_k) - slope_k|^2 / time^2),
-    with the first place (and slope) exact, and of the last what `known_end` says (place, slope). That is the most
-    probable path of a body pushed by white noise, given noisy looks at it: faults of the network shorter than
-    `time`, such as a jump to a clamped goal, are spread over about that time; slower motion passes unchanged.
+    with the first place (and slope) exact, and the last place and slope exact where `known_end` says so. This is the
+    most probable path of a body driven by white-noise acceleration, given noisy observations: errors of the network
+    shorter than `time`, such as a jump to a clamped goal, are spread over about that time; slower motion is unchanged.
     Between knots the optimum is a cubic, so the unknowns are K places and K slopes, and the normal equations
-    are banded: their cost is linear in K.
+    are banded: the cost is linear in K.
     """
     from scipy.linalg import solveh_banded
 
@@ -115,7 +114,7 @@ def smoothed(
     else:
         observed, slope_weight = slopes, h / time**2
     weights = np.tile([h / time**4, slope_weight], K)  # of place 0, slope 0, place 1, ...
-    exact = 1e9 * 12 / h**3  # far above every other entry, and far from a double's end
+    exact = 1e9 * 12 / h**3  # far above every other entry, far below overflow
     weights[0] = exact
     if slopes is not None:
         weights[1] = exact

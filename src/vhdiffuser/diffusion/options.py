@@ -1,4 +1,4 @@
-"""How to plan with a trained network: saved with its weights, changed by `Planner.with_options`."""
+"""Planning options: saved with a planner's weights, changed with `Planner.with_options`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class OptionChanges(TypedDict, total=False):
-    """Keywords that change `PlanningOptions`; what is left out or None stays as it is."""
+    """Keywords that change `PlanningOptions`; those omitted or None stay as they are."""
 
     sampler: str | None
     steps: int | None
@@ -26,20 +26,19 @@ class OptionChanges(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class PlanningOptions:
-    """Everything that changes a plan beside the network, the pair, the length and the seed."""
+    """Everything that affects a plan besides the network, the start-goal pair, the length and the seed."""
 
     sampler: str = "ddim"
-    """Reverse process: `ddpm`, `ddim`, `dpm++`, or the name of a registered one."""
+    """Sampler: `ddpm`, `ddim`, `dpm++`, or the name of a registered one."""
     steps: int = 5
-    """Reverse steps of one plan; at most the network's `diffusion_steps`."""
+    """Reverse steps per plan; at most the network's `diffusion_steps`."""
     gamma: float = 1.3
     """Margin on the predicted length; 1 is no margin."""
     smoothing: float = 12.0
-    """Time, in control steps, over which a plan's curve evens out the network's faults; 0: through every knot."""
+    """Smoothing time of the plan's curve, in control steps; 0: the curve passes through every knot."""
     stretch: float = 1.0
-    """How many times as slowly as the data moves a plan is to be followed: the noise has 1/stretch of the plan's
-    length, and the curve through its knots is laid over all of it. For a robot that is held up; 1 is the paper's.
-    A fixed horizon is not stretched."""
+    """How many times slower than the data a plan moves: 1/stretch of the plan's length is sampled, then spread over all
+    of it. For robots that are slower than their data; 1 in the paper. Fixed-horizon planners are never stretched."""
     candidates: int = 1
     """Candidates drawn per plan; the one that least violates predicted distances is returned. 1 is no selection."""
 
@@ -63,17 +62,17 @@ class PlanningOptions:
             raise VhdError(f"candidates must be at least 1 (no selection), got {self.candidates}.")
 
     def changed(self, **changes: Unpack[OptionChanges]) -> PlanningOptions:
-        """The same but for what is given; None stands for what is not."""
+        """A copy with the given changes; None means no change."""
         if unknown := set(changes) - {field.name for field in fields(self)}:
             raise UnknownNameError("planning option", sorted(unknown)[0], [field.name for field in fields(self)])
         return replace(self, **{name: value for name, value in changes.items() if value is not None})  # type: ignore[arg-type]
 
     def within(self, config: PlannerConfig) -> PlanningOptions:
-        """These, with no more reverse steps than a network of that config has levels."""
+        """A copy with at most as many reverse steps as the network has noise levels."""
         return replace(self, steps=min(self.steps, config.diffusion_steps))
 
     def checked_for(self, config: PlannerConfig) -> PlanningOptions:
-        """These, if a network of that config can be sampled so."""
+        """These options, if they are valid for a network of that config."""
         if self.steps > config.diffusion_steps:
             raise VhdError(
                 f"steps must lie in 1..{config.diffusion_steps} (the planner's diffusion steps), got {self.steps}."
@@ -81,10 +80,10 @@ class PlanningOptions:
         return self
 
     def to_json(self) -> dict[str, Any]:
-        """A dict that JSON can hold."""
+        """A JSON-serialisable dict."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> PlanningOptions:
-        """The inverse of `to_json`; options that an older file does not name have their defaults."""
+        """The inverse of `to_json`; options that an older file lacks get their defaults."""
         return cls(**value)

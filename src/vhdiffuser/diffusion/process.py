@@ -24,7 +24,7 @@ def cosine_betas(steps: int, s: float = 0.008) -> FloatArray:
 
 
 class Process:
-    """q(tau^i | tau^0), and what the network is asked to predict from tau^i."""
+    """q(tau^i | tau^0), and what the network predicts from tau^i."""
 
     def __init__(self, steps: int, prediction: str = "epsilon", device: torch.device | str = "cpu") -> None:
         if steps < 2:
@@ -47,7 +47,7 @@ class Process:
         return signal * tau0 + noise * epsilon
 
     def target(self, tau0: torch.Tensor, i: torch.Tensor, epsilon: torch.Tensor) -> torch.Tensor:
-        """What the network should answer: epsilon (the paper), tau^0, or v (Salimans and Ho 2022)."""
+        """The network's target: epsilon (the paper), tau^0, or v (Salimans and Ho 2022)."""
         if self.prediction == "epsilon":
             return epsilon
         if self.prediction == "sample":
@@ -66,12 +66,12 @@ class Process:
 
 
 def clamp(tau: torch.Tensor, known: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """tau (B, K, d) with its known entries put in place: Algorithm 2, line 5. mask: (B or 1, K, d)."""
+    """tau (B, K, d) with its known entries clamped: Algorithm 2, line 5. mask: (B or 1, K, d)."""
     return torch.where(mask, known, tau)
 
 
 def clamp_mask(last: torch.Tensor, knots: int, width: int, dims: tuple[list[int], list[int]]) -> torch.Tensor:
-    """(B, knots, width) bool: the dimensions known of the first knot, and of the last, at index last (B,)."""
+    """(B, knots, width) bool: the clamped dimensions of the first knot and of the last, at index last (B,)."""
     first_dims, last_dims = dims
     mask = torch.zeros(len(last), knots, width, dtype=torch.bool, device=last.device)
     mask[:, 0, first_dims] = True
@@ -83,8 +83,8 @@ def clamp_mask(last: torch.Tensor, knots: int, width: int, dims: tuple[list[int]
 def denoising_loss(predicted: torch.Tensor, target: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     """||target - predicted||^2, eq. (8), averaged over the entries that are not clamped.
 
-    Clamped entries are inputs, not unknowns: Diffuser overwrites the answer there, which gives no
-    gradient and only shifts the logged loss. A crop of two knots may be clamped altogether: its loss is 0.
+    Clamped entries are inputs, not unknowns: Diffuser overwrites the prediction there, which gives no
+    gradient and only shifts the logged loss. A crop of two knots may be clamped entirely: its loss is 0.
     """
     squared = (predicted.float() - target).square()  # (B, K, d)
     free = (~mask).to(squared.dtype).expand_as(squared)

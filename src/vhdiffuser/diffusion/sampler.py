@@ -13,25 +13,25 @@ from vhdiffuser.diffusion.samplers import SAMPLERS
 from vhdiffuser.errors import VhdError
 
 LOWEST_LOG_SNR = -5.1
-"""log(sqrt(alpha_bar) / sqrt(1 - alpha_bar)) below which few-step grids do not begin.
+"""Few-step grids start no lower than this log(sqrt(alpha_bar) / sqrt(1 - alpha_bar)).
 
-The cosine schedule's last levels hold no signal at all; a long first step from there only multiplies
+The last levels of the cosine schedule contain no signal; a long first step from there only amplifies
 the network's error (1/sqrt(alpha_bar) is 5,000 at the last of 256 levels). The value is DPM-Solver's.
 """
 
 
 SPACING = 1.5
-"""Power by which few-step grids crowd towards the clean end.
+"""Exponent that concentrates few-step grids near the clean end.
 
-The network's error in tau^0 is its error in v times the noise level it looks from, so the last look should be
-a close one. On maze2d-umaze 5 steps so spaced gave the plans of 20 evenly spaced ones (docs/planner.md).
+The network's error in tau^0 is its error in v times the noise level, so the last evaluation should be at low
+noise. On maze2d-umaze 5 steps spaced so gave the plans of 20 evenly spaced ones (docs/planner.md).
 """
 
 
 def reverse_levels(process: Process, steps: int) -> list[int]:
     """The `steps` levels i visited, noisiest first; all of them when `steps` is N.
 
-    Fewer begin at the noisiest level of use and end at the cleanest, from which the last step ends at tau^0.
+    Shorter grids start at the noisiest useful level and end at the cleanest, from which the last step reaches tau^0.
     """
     if not 1 <= steps <= process.steps:
         raise VhdError(f"steps must lie in 1..{process.steps} (the planner's diffusion steps), got {steps}.")
@@ -41,7 +41,7 @@ def reverse_levels(process: Process, steps: int) -> list[int]:
     top = (useful if steps <= useful else process.steps) - 1
     if steps == 1:
         return [top]
-    # Never below the number of levels still to come, so that none is visited twice.
+    # Never below the number of levels still to come, so that no level is visited twice.
     return [max(round(top * (left / (steps - 1)) ** SPACING), left) for left in range(steps - 1, -1, -1)]
 
 
@@ -63,7 +63,7 @@ def ddpm_step(
 def ddim_step(
     tau: torch.Tensor, tau0: torch.Tensor, older: torch.Tensor, a: list[float], n: int, draw: Draw
 ) -> torch.Tensor:
-    """The same marginals without noise (Song et al. 2021): tau^0 and the noise that tau implies, mixed anew."""
+    """The same marginals without fresh noise (Song et al. 2021): tau^0 and the noise implied by tau, remixed."""
     epsilon = (tau - sqrt(a[n]) * tau0) / sqrt(1 - a[n])
     return sqrt(a[n + 1]) * tau0 + sqrt(1 - a[n + 1]) * epsilon
 
@@ -71,9 +71,9 @@ def ddim_step(
 def dpmpp_step(
     tau: torch.Tensor, tau0: torch.Tensor, older: torch.Tensor, a: list[float], n: int, draw: Draw
 ) -> torch.Tensor:
-    """DPM-Solver++(2M) (Lu et al. 2022): tau^0 extrapolated from the last two looks, over half-log-SNR lambda.
+    """DPM-Solver++(2M) (Lu et al. 2022): tau^0 extrapolated from the last two predictions, over half-log-SNR lambda.
 
-    The first step has one look only; the last ends at tau^0 itself.
+    The first step has one prediction only; the last ends at tau^0 itself.
     """
     if n + 2 == len(a):
         return tau0
@@ -98,11 +98,11 @@ def sample(
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
     """Algorithm 2, lines 2 to 6, for B plans, normalised: tau^0 (B, K, d).
 
-    known (B, K, d) holds the start and the goal where mask (B or 1, K, d) is true. Every plan draws its noise from its
+    known (B, K, d) holds the start and the goal where mask (B or 1, K, d) is true. Each plan draws its noise from its
     own generator (on the CPU, whatever the device), so plans are independent of the batch they are computed in.
-    Plans of fewer than K knots say at which index theirs end: last (B,). They may share a batch as long as
-    the U-Net would pad them to the same length; what lies beyond is what it would pad with.
-    With `keep`, also tau at all steps: (B, steps + 1, K, d). `guide` changes every predicted tau^0.
+    Plans of fewer than K knots end at index last (B,). They may share a batch if the U-Net would pad them to the
+    same length; the knots beyond `last` equal that padding.
+    With `keep`, also returns tau at all steps: (B, steps + 1, K, d). `guide` modifies every predicted tau^0.
     """
     B, K, d = known.shape
     levels = reverse_levels(process, steps)
@@ -130,7 +130,7 @@ def sample(
 
 
 def continued(tau: torch.Tensor, last: torch.Tensor | None) -> torch.Tensor:
-    """tau (B, K, d) with every knot after a plan's last one (B,) a copy of it: the U-Net's own padding."""
+    """tau (B, K, d) with each plan's last knot (B,) repeated to the end: the U-Net's own padding."""
     if last is None:
         return tau
     index = torch.minimum(torch.arange(tau.shape[1], device=tau.device), last[:, None])  # (B, K)

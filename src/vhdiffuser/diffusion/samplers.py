@@ -1,4 +1,4 @@
-"""Samplers by name: ours of `vhdiffuser.diffusion.sampler`, and anybody's. Imports no torch."""
+"""Samplers by name: the built-in ones of `vhdiffuser.diffusion.sampler`, and registered ones. Imports no torch."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class ReverseStep(Protocol):
     def __call__(
         self, tau: Tensor, tau0: Tensor, older: Tensor, a: list[float], n: int, draw: Callable[[], Tensor], /
     ) -> Tensor:
-        """The next tau (B, K, d), before its ends are clamped; all is normalised.
+        """The next tau (B, K, d), before its ends are clamped; everything is normalised.
 
-        tau (B, K, d) is where step n = 0, 1, ... begins, tau0 the network's prediction of the clean trajectory from
-        there, and older that of the step before (at n = 0 the noise that sampling began with). a holds alpha_bar of
-        the levels visited, noisiest first, and 1.0 at the end: the step leads from a[n] to a[n + 1]. draw() gives fresh
-        standard normal noise of tau's shape, from each plan's own seed.
+        tau (B, K, d) is the input of step n = 0, 1, ..., tau0 the clean trajectory that the network predicts from it,
+        and older the prediction of the previous step (at n = 0 the initial noise). a holds alpha_bar of
+        the levels visited, noisiest first, and 1.0 at the end: the step goes from a[n] to a[n + 1]. draw() returns
+        fresh standard normal noise of tau's shape, from each plan's own seed.
         """
         ...
 
@@ -36,9 +36,9 @@ SAMPLERS: Registry[ReverseStep] = Registry(
         "dpm++": "vhdiffuser.diffusion.sampler:dpmpp_step",
     },
 )
-"""Samplers by name: ours, registered ones, and those of installed packages."""
+"""Samplers by name: built-in, registered, and those of installed packages."""
 
 
 def register_sampler(name: str, function: ReverseStep, replace: bool = False) -> None:
-    """Make a sampler known by a name: to `planner.with_options(sampler=...)`, the commands and the page."""
+    """Register a sampler by name, for `planner.with_options(sampler=...)`, the command line and the web page."""
     SAMPLERS.register(name, function, replace)

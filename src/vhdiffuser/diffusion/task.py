@@ -22,14 +22,14 @@ from vhdiffuser.types import EnvSpec, Episodes
 from vhdiffuser.weights.format import ModelHeader
 
 StepsBetween = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
-"""Normalised states (n, d) and (n, d) -> (n,) control steps from the ones to the others' goal dimensions."""
+"""Normalised states (n, d) and (n, d) -> (n,) predicted steps from the first to the goal dimensions of the second."""
 
 _CANDIDATES = 8
-"""Crops drawn for each one kept, where crops are chosen."""
+"""Crops drawn for each one kept, if crops are selected."""
 
 
 class PlannerTask:
-    """The planner's recipe for the training loop. The states are normalised once and kept on the device."""
+    """The planner as a task of the training loop. States are normalised once and kept on the device."""
 
     def __init__(
         self,
@@ -42,18 +42,20 @@ class PlannerTask:
         steps_between: StepsBetween | None = None,
         planning: PlanningOptions | None = None,
     ) -> None:
-        """`steps_between`, a trained Length Predictor's, is needed where `config.directness` chooses crops. `planning`
-        is what the planner will plan with, in at most `diffusion_steps` steps."""
+        """`steps_between`, from a trained Length Predictor, is needed if `config.directness` selects crops. `planning`
+        holds the planner's default options, with at most `diffusion_steps` steps."""
         if (config.directness is None) != (steps_between is None):
-            raise VhdError("crops are chosen by a Length Predictor: give both `directness` and `steps_between`.")
+            raise VhdError("crops are selected by a Length Predictor: give both `directness` and `steps_between`.")
         if config.action_dim:
-            raise VhdError("planners are trained on states only: set action_dim to 0 (the original's need not be).")
+            raise VhdError(
+                "planners are trained on states only: set action_dim to 0 (other values are for imported checkpoints)."
+            )
         self.spec, self.config, self.normalizer, self.data_fingerprint = spec, config, normalizer, data_fingerprint
         self.device, self._steps_between = torch.device(device), steps_between
         self.planning = (planning or PlanningOptions()).within(config)
         self.process = Process(config.diffusion_steps, config.prediction, self.device)
         self._motion: dict[str, Any] = {}
-        with suppress(DataError):  # too short to tell
+        with suppress(DataError):  # episodes too short to measure
             self._motion = fastest_motion(episodes, spec).to_notes()
         states = normalizer.normalize(spec.planning_state(episodes.observations))  # (N, d)
         self.crops = Crops(states, episodes.ends, self.device)
@@ -62,7 +64,7 @@ class PlannerTask:
             self.longest = max(self.shortest, min(self.longest, self._longest_direct()))
 
     def _crop_lengths(self) -> tuple[int, int]:
-        """L_min and T_max, or the fixed horizon twice; T_max no longer than the data allows."""
+        """L_min and T_max, or the fixed horizon twice; T_max is limited by the longest episode."""
         L_min, T_max = self.spec.L_min, self.spec.T_max
         if self.config.horizon is not None:
             L_min = T_max = self.config.horizon
@@ -76,7 +78,7 @@ class PlannerTask:
         return L_min, min(T_max, self.crops.longest)
 
     def _longest_direct(self) -> int:
-        """No crop longer than this is direct: `directness` times the steps between the farthest of many states."""
+        """No crop longer than this can be direct: `directness` times the largest distance among many states."""
         assert self._steps_between is not None
         assert self.config.directness is not None
         rows = torch.randint(
@@ -94,14 +96,14 @@ class PlannerTask:
         stride = self.config.stride
         span = self.longest - self.shortest + 1
         L = self.shortest + int(torch.randint(span, (), generator=generator, device=self.device))
-        fitting = (self.crops.longest - 1) // stride + 1  # rounding up must not ask for more than the data has
+        fitting = (self.crops.longest - 1) // stride + 1  # rounding up must not exceed the longest episode
         K = min(knot_count(L, stride), fitting)
         if self._steps_between is None:
             return self.crops.draw(K, stride, self.config.batch_size, generator)
         return self.crops.cut(self._direct_starts((K - 1) * stride, generator), K, stride)
 
     def _direct_starts(self, steps: int, generator: torch.Generator) -> torch.Tensor:
-        """(B,) starts of crops of that many steps, direct ones at random; where they are too few, the most direct."""
+        """(B,) starts of crops of that many steps: random direct ones, filled up with the most direct of the others."""
         assert self._steps_between is not None
         assert self.config.directness is not None
         starts = self.crops.draw_starts(steps + 1, _CANDIDATES * self.config.batch_size, generator)
@@ -119,22 +121,22 @@ class PlannerTask:
         B, K, d = tau0.shape
         i = torch.randint(self.process.steps, (B,), generator=generator, device=self.device)  # line 5
         epsilon = torch.randn(tau0.shape, generator=generator, device=self.device)
-        last = torch.tensor([K - 1], device=self.device)  # one length, hence one mask, for the batch
+        last = torch.tensor([K - 1], device=self.device)  # the batch has one length, hence one mask
         mask = clamp_mask(last, K, d, self.config.clamped_dims(self.spec))  # (1, K, d)
         tau_i = clamp(self.process.noised(tau0, i, epsilon), tau0, mask)  # line 6, ends clean as in planning
         predicted = network(tau_i, i)  # line 7
         loss = denoising_loss(predicted, self.process.target(tau0, i, epsilon), mask)  # line 8
         with torch.no_grad():
             clean = self.process.clean(predicted.detach().float(), i, tau_i).clamp(-1, 1)
-        # Comparable between predictions, which the loss is not.
+        # Comparable across prediction types, unlike the loss.
         return loss, {"knots": float(K), "clean_mse": denoising_loss(clean, tau0, mask)}
 
     def state(self) -> dict[str, Any]:
-        """Nothing changes during training beside the weights."""
+        """Empty: nothing but the weights changes during training."""
         return {}
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Nothing to continue from."""
+        """Nothing to restore."""
 
     def header(self) -> ModelHeader:
         """The header of the trained planner's file."""

@@ -1,6 +1,6 @@
-"""Diffuser's temporal U-Net (Janner et al. 2022), unchanged, without a horizon input and for every length.
+"""Diffuser's temporal U-Net (Janner et al. 2022), unchanged: no horizon input, any length.
 
-Parameters have the names of the original, so its checkpoints load as they are.
+Parameter names are the original's, so its checkpoints load unchanged.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Conv1dBlock(nn.Module):
 
     def __init__(self, channels_in: int, channels_out: int) -> None:
         super().__init__()
-        # The original's gaps in the numbering are reshapes, which a 1-D GroupNorm does not need.
+        # Gaps in the numbering are the original's reshapes, which a 1-D GroupNorm does not need.
         self.block = nn.Sequential(
             OrderedDict(
                 [
@@ -57,7 +57,7 @@ class Conv1dBlock(nn.Module):
 
 
 class ResidualTemporalBlock(nn.Module):
-    """Two convolution blocks, the diffusion time added between them, and a skip around both."""
+    """Two convolution blocks with the diffusion time added between them, and a skip connection."""
 
     def __init__(self, channels_in: int, channels_out: int, time_dim: int) -> None:
         super().__init__()
@@ -96,8 +96,8 @@ class Upsample1d(nn.Module):
 class TemporalUnet(nn.Module):
     """DM_phi(tau^i, i): a noisy trajectory (B, L, d) and its diffusion time (B,) -> (B, L, d).
 
-    Every halving of time needs an even length. Other lengths are continued at their end by copies
-    of the last state, up to the next multiple, and cut back; a multiple passes through untouched.
+    Each downsampling needs an even length. Other lengths are padded with copies of the last state
+    to the next multiple, and cropped again at the end.
     """
 
     def __init__(self, state_dim: int, dim: int = 32, dim_mults: tuple[int, ...] = (1, 2, 4)) -> None:
@@ -154,7 +154,7 @@ class TemporalUnet(nn.Module):
 
 
 def check_widths(dim: int, dim_mults: tuple[int, ...]) -> None:
-    """Refuse widths that GroupNorm or the skip connections cannot take."""
+    """Raise `VhdError` for widths that GroupNorm or the skip connections cannot handle."""
     if dim < GROUPS or dim % GROUPS:
         raise VhdError(f"dim must be a positive multiple of {GROUPS} (GroupNorm has {GROUPS} groups), got {dim}.")
     if not dim_mults or dim_mults[0] != 1 or min(dim_mults) < 1:

@@ -32,7 +32,7 @@ class Batch:
 
 
 class PairSampler:
-    """Draws batches from episodes laid end to end, on the device that holds them."""
+    """Draws batches from concatenated episodes, on the device that holds them."""
 
     def __init__(
         self, states: torch.Tensor, ends: torch.Tensor, goal_dims: tuple[int, ...], epsilon: float, T_max: int
@@ -45,7 +45,7 @@ class PairSampler:
         lengths = torch.diff(ends, prepend=ends.new_zeros(1))
         self.last = torch.repeat_interleave(ends - 1, lengths)  # (N,) last index of each state's episode
         self._transitions = torch.cumsum(lengths - 1, dim=0)  # (E,)
-        # Infinity is within epsilon of nothing: windows may reach past the end of the data.
+        # Padded with infinity, which is within epsilon of nothing: windows may extend past the end of the data.
         padding = states.new_full((T_max, len(goal_dims)), torch.inf)
         goals = torch.cat([states[:, self.goal_dims], padding])
         self._windows = goals.unfold(0, T_max, 1)  # (N + 1, goal_dim, T_max), a view
@@ -53,7 +53,7 @@ class PairSampler:
 
     @property
     def device(self) -> torch.device:
-        """Where the data and the batches are."""
+        """Device of the data and the batches."""
         return self.states.device
 
     def goals_at(self, index: torch.Tensor) -> torch.Tensor:
@@ -61,14 +61,14 @@ class PairSampler:
         return self.states[index][..., self.goal_dims]
 
     def divide(self, region: torch.Tensor) -> None:
-        """Make even draws possible: every state's region (N,), of which each has at least one state."""
+        """Enable even draws: sets each state's region (N,); every region must contain a state."""
         sizes = torch.bincount(region.long())
         self._by_region = torch.argsort(region), torch.cumsum(sizes, dim=0) - sizes, sizes
 
     def draw_states(self, count: int, generator: torch.Generator, even: float = 0.0) -> torch.Tensor:
         """(count,) indices of states: the global pool. A share `even` is uniform over regions, the rest over states.
 
-        Data piles up where the behaviour lingers; queries do not.
+        Data is dense where the behaviour policy lingers; queries are not.
         """
         index = torch.randint(len(self.states), (count,), generator=generator, device=self.device)
         if even == 0 or self._by_region is None:
@@ -104,7 +104,7 @@ class PairSampler:
     def first_hit(self, t: torch.Tensor, g: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Steps from state t (B,) to the first state of its episode within epsilon of g (B, goal_dim).
 
-        0 where the start itself is; looks at most T_max steps ahead and never past the episode's end.
+        0 if the start itself is; looks at most T_max steps ahead and never past the episode's end.
         Returns (B,) steps and (B,) whether there is such a state.
         """
         near = ((self._windows[t + 1] - g[:, :, None]).abs() <= self.epsilon).all(dim=1)  # (B, T_max)
@@ -115,7 +115,7 @@ class PairSampler:
         return torch.where(here, 0, steps), near.any(dim=1) | here
 
     def links(self, t: torch.Tensor, links: tuple[int, ...]) -> torch.Tensor:
-        """(B, |K|) steps of every link from states t (B,), clipped to the episode's end."""
+        """(B, |K|) steps of each link from states t (B,), clipped at the episode's end."""
         return torch.minimum(torch.tensor(links, device=self.device), (self.last[t] - t)[:, None])
 
     def draw(
@@ -126,7 +126,7 @@ class PairSampler:
         generator: torch.Generator,
         even: float = 0.0,
     ) -> Batch:
-        """A fresh mini-batch; without a hit, k comes from the link set K, clipped to the episode's end."""
+        """A fresh mini-batch; without a hit, k is drawn from the link set K, clipped at the episode's end."""
         t = self.draw_starts(count, generator, even)
         u = self.draw_goals(t, mixture, generator, even)
         g = self.goals_at(u)

@@ -1,4 +1,4 @@
-"""The Length Predictor's recipe: the paper's, and ours. Saved with its weights; imports no torch."""
+"""Configuration of the Length Predictor, the paper's and ours. Saved with its weights; imports no torch."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ class NetworkConfig:
     features: int = 64
     """Columns of the Gaussian matrix B: each gives one sine and one cosine."""
     feature_scale: float = 0.3
-    """Standard deviation of B: the higher, the finer the detail that the features resolve."""
+    """Standard deviation of B: higher values resolve finer detail."""
     width: int = 256
-    """Units in a hidden layer."""
+    """Width of the hidden layers."""
     depth: int = 3
     """Hidden layers."""
     relative: bool = True
-    """Whether z holds the relative channel phi(s) - phi(g)."""
+    """Whether z includes the relative channel phi(s) - phi(g)."""
 
 
 @dataclass(frozen=True)
 class GoalMixture:
-    """Shares of the three sources of goals; they need not add up to 1."""
+    """Shares of the three sources of goals; they need not sum to 1."""
 
     endpoint: float
     """The last state of the start's own episode."""
@@ -44,7 +44,7 @@ class GoalMixture:
 
 @dataclass(frozen=True)
 class PhaseConfig:
-    """What one phase draws and weighs."""
+    """Sampling and loss weights of one phase."""
 
     goals: GoalMixture
     """Where goals come from."""
@@ -55,17 +55,17 @@ class PhaseConfig:
     lambda_triangle: float
     """Weight of L_triangle."""
     relay_share: float
-    """Probability that a pair's relay is mined and not its own s_k; relays enter by L_triangle alone."""
+    """Probability that a pair's relay is mined instead of its own s_k; relays enter only through L_triangle."""
     relays: int
-    """Candidates that are mined for each pair."""
+    """Relay candidates per pair."""
     margin: float
     """Semi-hard: a mined relay may undercut f(s, g) by at most this (normalised by T_max)."""
     graph: bool
     """Whether targets use the relay graph."""
     even: float
-    """Share of starts, far goals and relays drawn evenly over the graph's landmarks, not over the data's states."""
+    """Share of starts, far goals and relays drawn uniformly over the graph's landmarks instead of the data's states."""
     shortest: int
-    """Updates before a plateau can end this phase."""
+    """Updates before a plateau may end this phase."""
     longest: int
     """Updates after which this phase ends without a plateau; the last phase has no end."""
 
@@ -76,21 +76,21 @@ class PhaseConfig:
             raise VhdError("relay_share > 0 needs at least one relay candidate.")
         if self.relay_share > 0 and self.lambda_triangle == 0:
             raise VhdError(
-                f"relay_share {self.relay_share} does nothing where lambda_triangle is 0: relays enter the loss by "
-                "L_triangle alone. Give lambda_triangle a weight, or set relay_share to 0."
+                f"relay_share {self.relay_share} has no effect if lambda_triangle is 0: relays enter the loss only "
+                "through L_triangle. Give lambda_triangle a weight, or set relay_share to 0."
             )
 
 
 @dataclass(frozen=True)
 class PlateauConfig:
-    """When the anchor error counts as no longer falling."""
+    """When the anchor error has stopped falling."""
 
     window: int = 100
-    """Updates whose mean anchor error makes one reading."""
+    """Updates averaged into one reading of the anchor error."""
     patience: int = 5
-    """Readings without a new best that make a plateau."""
+    """Readings without a new best that count as a plateau."""
     improvement: float = 0.02
-    """Share by which a reading must undercut the best to be a new best."""
+    """Relative improvement over the best reading that counts as a new best."""
 
 
 @dataclass(frozen=True)
@@ -100,15 +100,15 @@ class RelayGraphConfig:
     landmarks: int = 1000
     """Landmarks that cover the goal space."""
     neighbours: int = 8
-    """Landmarks around a state that its moves are shifted onto."""
+    """Nearest landmarks to which a state's moves are shifted."""
     moves: int = 3_000_000
-    """Shifted moves that are looked at."""
+    """Shifted moves to evaluate."""
     quantile: float = 0.15
-    """Which quantile of a hop's observed lengths counts as its length."""
+    """Quantile of a hop's observed lengths that is taken as its length."""
     least: int = 3
-    """Observations without which there is no hop."""
+    """Minimum observations of a hop."""
     floor: float = 0.05
-    """Share of T_max below which distances are left to the anchors."""
+    """Share of T_max below which distances come from anchors alone."""
 
 
 _WARM_START = PhaseConfig(
@@ -161,11 +161,11 @@ class LengthConfig:
     network: NetworkConfig = field(default_factory=NetworkConfig)
     """Encoder and MLP."""
     batch: int = 512
-    """Pairs in a mini-batch."""
+    """Pairs per mini-batch."""
     full_state_goals: bool = False
-    """Goals are whole planning states, as the paper writes f(s, g), and not their goal dimensions."""
+    """Use full planning states as goals, as in the paper's f(s, g), instead of their goal dimensions."""
     quantiles: tuple[float, ...] = (0.3, 0.1, 0.9)
-    """Which quantiles of the observed lengths the network outputs. The first is f; all give the spread."""
+    """Quantiles of the observed lengths that the network outputs. The first is f; together they give the spread."""
     kappa: float = 0.05
     """Huber threshold, normalised by T_max."""
     lambda_bdry: float = 1.0
@@ -175,7 +175,7 @@ class LengthConfig:
     pool_share: float = 0.5
     """Share of relay candidates from the global pool; the rest come from the mini-batch."""
     relay_graph: RelayGraphConfig | None = field(default_factory=RelayGraphConfig)
-    """Relays many hops long; none in the paper's recipe."""
+    """Graph of multi-hop relays; none in the paper's recipe."""
     warm_start: PhaseConfig = _WARM_START
     """Phase I: local pairs whose episode reaches the goal."""
     expansion: PhaseConfig = _EXPANSION
@@ -195,10 +195,10 @@ class LengthConfig:
 
     @classmethod
     def paper(cls) -> LengthConfig:
-        """The paper's recipe: Huber around the mean of what was observed, small K, s_k and mined relays.
+        """The paper's recipe: Huber loss around the observed lengths, small K, s_k and mined relays.
 
-        Phases I and II use mined relays rarely, with a triangle weight that leaves the regression in charge; phase III
-        raises both. The paper gives no numbers.
+        Phases I and II use mined relays rarely and a triangle weight small enough for the regression to dominate; phase
+        III raises both. The paper gives no numbers.
         """
         rare: dict[str, Any] = {"lambda_triangle": 0.05, "relay_share": 0.05}
         small_K = (1, 2, 4, 8)
@@ -234,7 +234,7 @@ class LengthConfig:
         return self.warm_start, self.expansion, self.strengthening
 
     def to_json(self) -> dict[str, Any]:
-        """A dict that JSON can hold."""
+        """A JSON-serialisable dict."""
         return asdict(self)
 
     @classmethod
@@ -251,12 +251,12 @@ class LengthConfig:
 
 
 def _phase(value: dict[str, Any]) -> PhaseConfig:
-    # Files of version 0.1 may hold a share of relays without a triangle weight, which did nothing.
+    # Files of version 0.1 may have a share of relays without a triangle weight, which had no effect.
     share = value["relay_share"] if value["lambda_triangle"] > 0 else 0.0
     nested = {"goals": GoalMixture(**value["goals"]), "links": tuple(value["links"]), "relay_share": share}
     return PhaseConfig(**{**value, **nested})
 
 
 def goal_dims(spec: EnvSpec, config: LengthConfig) -> tuple[int, ...]:
-    """Planning-state dimensions through which the goal enters."""
+    """Planning-state dimensions that form the network's goal input."""
     return tuple(range(spec.state_dim)) if config.full_state_goals else spec.goal_dims

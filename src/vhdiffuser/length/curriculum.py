@@ -10,10 +10,10 @@ from vhdiffuser.length.config import PhaseConfig, PlateauConfig
 
 
 class Curriculum:
-    """Which phase training is in. Fed with the anchor error of every update."""
+    """Tracks the phase of training from the anchor error of each update."""
 
     def __init__(self, phases: tuple[PhaseConfig, ...], plateau: PlateauConfig, ramp: int) -> None:
-        """`ramp`: updates over which a new phase's loss weights take over from the last one's."""
+        """`ramp`: updates over which the loss weights change from one phase's to the next."""
         self.phases = phases
         self.plateau = plateau
         self.ramp = ramp
@@ -41,9 +41,9 @@ class Curriculum:
         )
 
     def observe(self, anchor_error: torch.Tensor, update: int) -> None:
-        """Take in one update's mean |f - y| over anchors; move on when it has plateaued.
+        """Record one update's mean |f - y| over anchors; enter the next phase once it has plateaued.
 
-        The error stays a tensor until a window is full: reading it each time would stall a GPU.
+        The error stays a tensor until a window is full: reading it at every update would stall a GPU.
         """
         self._sum = self._sum + anchor_error.detach()
         self._count += 1
@@ -60,11 +60,11 @@ class Curriculum:
         if self.phase < len(self.phases) - 1 and (flat or spent >= self.current.longest):
             self.phase += 1
             self.began = update + 1
-            # The new phase draws other pairs: its errors are not comparable with the last one's.
+            # The new phase draws other pairs: its errors are not comparable with the previous ones.
             self._best, self._stale = float("inf"), 0
 
     def state(self) -> dict[str, Any]:
-        """As JSON can hold it: training resumed from it goes on as if it had not stopped."""
+        """JSON-serialisable state from which training resumes exactly."""
         return {
             "phase": self.phase,
             "began": self.began,

@@ -12,8 +12,8 @@ from vhdiffuser.types import EnvSpec, IntArray
 def plan_lengths(steps: npt.ArrayLike, spec: EnvSpec, gamma: float) -> IntArray:
     """L_hat = clip(gamma (f T_max + 1), L_min, T_max) of distances f T_max of any shape, in states.
 
-    Rounded up: a plan that is too short cannot be followed, one that is a step too long can. Where T_max cuts, a
-    `ClippedLengthWarning` says how often.
+    Rounded up: a plan that is too short cannot be followed, one that is a step too long can. A `ClippedLengthWarning`
+    counts the lengths clipped at T_max.
     """
     if not gamma > 0:
         raise VhdError(f"gamma must be above 0 (1 is no margin), got {gamma}.")

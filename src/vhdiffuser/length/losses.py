@@ -14,17 +14,17 @@ def target(k: torch.Tensor, hit: torch.Tensor, f_bar_k: torch.Tensor, T_max: int
 
 
 def relay_target(y: torch.Tensor, hit: torch.Tensor, way: torch.Tensor) -> torch.Tensor:
-    """Our change to eq. (target) where relays know a way of that length from s to g (1 or more: they know none).
+    """Our change to eq. (target), given the length of a relay path from s to g (1 or more: none known).
 
-    An anchor is not longer than that way, and without an anchor the way replaces the bootstrap f_bar(s_k, g).
+    An anchor is at most that length; without an anchor, it replaces the bootstrap f_bar(s_k, g).
     """
     return torch.where(hit | (way >= 1), torch.minimum(y, way), way)
 
 
 def L_TD(f: torch.Tensor, y: torch.Tensor, tau: float | torch.Tensor, kappa: float) -> torch.Tensor:
-    """Primary regression: Huber(f - y) with threshold kappa, leaning to the tau-quantile of y.
+    """Primary regression: Huber(f - y) with threshold kappa, tilted towards the tau-quantile of y.
 
-    Observed lengths are upper bounds: tau < 1/2 weighs f > y above f < y. tau = 1/2 is the paper's Huber.
+    Observed lengths are upper bounds: tau < 1/2 penalises f > y more than f < y. tau = 1/2 is the paper's Huber.
     """
     error = f - y
     size = error.abs()

@@ -13,7 +13,7 @@ from vhdiffuser.length.config import NetworkConfig
 
 
 class FourierEncoder(nn.Module):
-    """phi(x) = [sin(2 pi x B), cos(2 pi x B), x], with B drawn once and kept in the model file."""
+    """phi(x) = [sin(2 pi x B), cos(2 pi x B), x], with B drawn once and stored in the model file."""
 
     B: torch.Tensor
 
@@ -31,13 +31,13 @@ class FourierEncoder(nn.Module):
 
 
 MakeEncoder = Callable[[int, NetworkConfig], nn.Module]
-"""Makes an encoder of `dim` numbers. The module must have `out_dim`; losses and planner never see it."""
+"""Makes an encoder for `dim` inputs. The module must have `out_dim`; losses and planner do not depend on it."""
 
 
 class LengthNetwork(nn.Module):
     """f_theta(s, g) = softplus(MLP(z(s, g))), z = [phi(s), phi(g), phi(s) - phi(g)].
 
-    The state and the goal differ in dimensions (the goal is a place, not a velocity), so each has its
+    State and goal have different dimensions (the goal is a position without velocity), so each has its own
     encoder; the relative channel compares the goal dimensions of s with g in the goal's encoder.
     """
 

@@ -1,13 +1,13 @@
-"""A trained Length Predictor as others use it: arrays in the environment's units in, steps out.
+"""A trained Length Predictor: arrays in the environment's units in, steps out.
 
-It needs neither the planner nor a simulator, and serves as a heuristic for graph search and task planning:
+It needs neither planner nor simulator, and can serve as a heuristic for graph search and task planning:
 
     predictor = LengthPredictor.load(Path("length.safetensors"))
     steps = predictor.predict_steps(here, places)  # (d,), (n, goal_dim) -> (n,)
     order = steps.argsort()                        # visit the nearest place first
 
-Estimates lean to the low side of what was observed, so they suit A*-like searches; they are learned, and so
-not strictly admissible.
+Estimates are low quantiles of the observed lengths, which suits A*-like searches, but they are learned and
+therefore not strictly admissible.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from vhdiffuser.types import EnvSpec, FloatArray, IntArray
 from vhdiffuser.weights.format import ModelHeader, load_model
 
 _FAR_OUTSIDE = 1.2
-"""Normalised size from which a state counts as far outside the data, which fills [-1, 1]."""
+"""Normalised magnitude above which a state counts as far outside the data, which fills [-1, 1]."""
 _CHUNK = 2048
-"""Queries in one forward pass: large enough to be fast, small enough for the cache."""
+"""Queries per forward pass: large enough to be fast, small enough for the cache."""
 
 
 class LengthPredictor:
-    """f_theta with its units: the shortest number of control steps from a state to a goal."""
+    """f_theta in the environment's units: the shortest number of control steps from a state to a goal."""
 
     def __init__(self, network: torch.nn.Module, spec: EnvSpec, config: LengthConfig, normalizer: Normalizer) -> None:
         self.network = network.eval()
@@ -74,16 +74,16 @@ class LengthPredictor:
     def predict_steps(self, starts: npt.ArrayLike, goals: npt.ArrayLike) -> FloatArray:
         """Steps from each start to each goal, between 0 and T_max.
 
-        `starts` is (..., d) and `goals` (..., goal_dim), or (..., d) of which the goal dimensions count, in the
-        environment's units; leading shapes broadcast against each other. Returns that shape, float32.
+        `starts` is (..., d) and `goals` (..., goal_dim), or (..., d) of which the goal dimensions are used, in the
+        environment's units; leading shapes broadcast. Returns the broadcast shape, float32.
         """
         return self._quantiles(starts, goals)[..., 0]
 
     def predict_spread(self, starts: npt.ArrayLike, goals: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
-        """Steps as `predict_steps`, and their spread: how far apart, in steps, the predicted quantiles lie."""
+        """Steps as `predict_steps`, and their spread: the range of the predicted quantiles, in steps."""
         if len(self.config.quantiles) < 2:
             raise VhdError(
-                f"this model predicts one quantile only ({self.config.quantiles[0]}), so it knows no spread. "
+                f"this model predicts only one quantile ({self.config.quantiles[0]}), so it has no spread. "
                 "Train it with at least two `quantiles`."
             )
         quantiles = self._quantiles(starts, goals)
@@ -142,7 +142,7 @@ class LengthPredictor:
             warn(
                 f"{self.spec.name}: {int(outside.any(axis=-1).sum())} of the {name} lie far outside the data, most in "
                 f"{self.spec.state_names[dim]} (data: {self.normalizer.low[dim]:.3g} to "
-                f"{self.normalizer.high[dim]:.3g}); their steps are guesses.",
+                f"{self.normalizer.high[dim]:.3g}); their steps are extrapolated.",
                 OutsideDataWarning,
             )
         return normal

@@ -1,4 +1,4 @@
-"""Training the Length Predictor: one mini-batch, five losses (eq. total-loss). The common loop does the rest."""
+"""Training the Length Predictor: one mini-batch, five losses (eq. total-loss). The common loop runs it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from vhdiffuser.weights.format import ModelHeader
 
 
 class LengthTask:
-    """The recipe that `vhdiffuser.training` runs; its EMA network is the paper's f with theta-bar."""
+    """The Length Predictor as a task of the training loop; its EMA network is the paper's f with theta-bar."""
 
     def __init__(
         self,
@@ -63,13 +63,13 @@ class LengthTask:
         lambda_cons, lambda_triangle = self.curriculum.weights(update)
         batch = self.sampler.draw(config.batch, phase.goals, phase.links, generator, phase.even)
 
-        # One call for f(s, g) and f(g, g): a wrapped network wants one forward pass per update.
+        # One call for f(s, g) and f(g, g): a wrapped network needs one forward pass per update.
         both = network(torch.cat([batch.s, batch.g_state]), torch.cat([batch.g, batch.g]))  # (2B, quantiles)
         quantiles, f_gg = both[: config.batch], both[config.batch :]
         f = quantiles[:, 0]  # (B,)
         with torch.no_grad():
             quantiles_k = ema(batch.s_k, batch.g)  # (B, quantiles)
-            # At a hit the walk is over: s_k stands in the goal region.
+            # At a hit the path ends: s_k is in the goal region.
             quantiles_k = torch.where(batch.hit[:, None], 0.0, quantiles_k)
             y = target(batch.k[:, None], batch.hit[:, None], quantiles_k, T_max)  # (B, quantiles)
             if phase.graph and self.graph is not None:
@@ -119,7 +119,7 @@ class LengthTask:
         """f_bar(s, h) and f_bar(h, g) for one relay h per pair: s_k, or a mined semi-hard candidate.
 
         Semi-hard: of the candidates whose bound undercuts f(s, g) by no more than the margin, the one that
-        undercuts it most. Those beyond are left alone: the least of many noisy estimates lies too low.
+        undercuts it most. Others are ignored: the minimum of many noisy estimates is biased low.
         """
         on_path = ema(batch.s, batch.s_k[:, self.sampler.goal_dims])[:, 0]  # (B,) f_bar(s, s_k)
         if phase.relay_share == 0:

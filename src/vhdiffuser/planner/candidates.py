@@ -1,4 +1,4 @@
-"""Several plans for one pair, and which of them to keep: by what the Length Predictor learned from the data alone."""
+"""Several candidate plans per start-goal pair, and the choice among them by the Length Predictor."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from vhdiffuser.types import EnvSpec, FloatArray, IntArray
 
 
 class StepsPredictor(Protocol):
-    """What the planner asks of a Length Predictor."""
+    """The part of a Length Predictor that the planner uses."""
 
     def predict_steps(self, starts: npt.ArrayLike, goals: npt.ArrayLike) -> FloatArray:
         """(B, d) and (B, goal_dim) -> (B,) shortest-step distances f_theta(s, g) T_max."""
@@ -26,13 +26,13 @@ class StepsPredictor(Protocol):
 
 
 def candidate_seeds(seeds: IntArray, n: int) -> IntArray:
-    """(B,) -> (B, n). Candidate 0 has the seed that a single plan would have: more candidates never change it."""
+    """(B,) -> (B, n). Candidate 0 has the seed of a single plan, whatever the number of candidates."""
     spread = (seeds[:, None] + np.arange(n) * 1_000_003) & (2**63 - 1)
     spread[:, 0] = seeds
     return spread
 
 
-def most_believable(
+def best_candidates(
     plans: Sequence[Plan],
     n: int,
     spec: EnvSpec,
@@ -40,9 +40,10 @@ def most_believable(
     predictor: StepsPredictor | None,
     cost: Cost | None = None,
 ) -> list[Plan]:
-    """Of every n plans in a row, which join one pair, the one with the smallest fault.
+    """The best of each n consecutive plans, which are the candidates of one pair.
 
-    Where there is a cost of positions, it comes first: the fault decides between plans of the same cost.
+    The best candidate least violates predicted distances; without a predictor it has the smallest largest turn. If
+    there is a cost of positions, the lowest cost comes first, and this breaks ties.
     """
     if predictor is not None:
         faults = largest_excess(plans, spec, predictor)
@@ -54,15 +55,15 @@ def most_believable(
 
 
 def plan_cost(plan: Plan, spec: EnvSpec, cost: Cost) -> float:
-    """The cost of all of a plan's positions together."""
+    """The summed cost of a plan's positions."""
     with torch.no_grad():
         return float(cost(torch.from_numpy(spec.goal_of(plan.states))[None].float()).sum())
 
 
 def largest_excess(plans: Sequence[Plan], spec: EnvSpec, predictor: StepsPredictor) -> FloatArray:
-    """(len(plans),) by how many steps a part of each plan is shorter than the Length Predictor says it can be.
+    """(len(plans),) largest violation of predicted distances: steps by which a part of a plan is too short.
 
-    A plan through a wall joins two places in fewer steps than any way between them takes.
+    A plan through a wall connects two points in fewer steps than any path between them takes.
     """
     reach = max(spec.T_max // 10, 1)
     begins = [np.arange(0, plan.length - 1, reach) for plan in plans]
@@ -70,7 +71,7 @@ def largest_excess(plans: Sequence[Plan], spec: EnvSpec, predictor: StepsPredict
     starts = np.concatenate([plan.states[begin] for plan, begin in zip(plans, begins, strict=True)])
     goals = np.concatenate([spec.goal_of(plan.states[end]) for plan, end in zip(plans, ends, strict=True)])
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", OutsideDataWarning)  # a bad plan may leave the data; that is the point
+        warnings.simplefilter("ignore", OutsideDataWarning)  # a bad plan may leave the data
         needed = np.asarray(predictor.predict_steps(starts, goals))
     excess = needed - np.concatenate([end - begin for begin, end in zip(begins, ends, strict=True)])
     firsts = np.cumsum([0, *(len(begin) for begin in begins[:-1])])
@@ -78,6 +79,6 @@ def largest_excess(plans: Sequence[Plan], spec: EnvSpec, predictor: StepsPredict
 
 
 def largest_turn(plan: Plan, spec: EnvSpec, normalizer: Normalizer) -> float:
-    """The largest turn between two control steps, normalised: jumps and kinks are large."""
+    """The largest second difference of the normalised positions: large at jumps and kinks."""
     places = normalizer.normalize(plan.states)[:, list(spec.goal_dims)]
     return float(np.abs(np.diff(places, n=2, axis=0)).max()) if plan.length > 2 else 0.0

@@ -1,4 +1,4 @@
-"""Plans from noise, many at a time: which of them share a batch, how each is denoised, and what curve it becomes."""
+"""Batched denoising: which plans share a batch, how they are sampled, and the curve through their knots."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from vhdiffuser.trajectories import Plan
 from vhdiffuser.types import EnvSpec, FloatArray, IntArray
 
 KNOTS_PER_BATCH = 2048
-"""Knots denoised at once, which bounds memory and shares work out; on one CPU thread 8,192 were no faster."""
+"""Knots per batch: bounds memory and spreads work over threads; on one CPU thread 8,192 were no faster."""
 
 
 @dataclass(frozen=True)
 class Denoiser:
-    """A planner's network and all that sampling from it needs."""
+    """A planner's network and everything needed to sample from it."""
 
     network: nn.Module
     process: Process
@@ -72,24 +72,24 @@ class Denoiser:
         return [plans[member] for member in range(len(starts))]
 
     def _knot_count(self, length: int) -> int:
-        """K of a plan of that length. Drawn at the data's pace it has 1/stretch of its states, and never under L_min.
+        """K of a plan of that length: 1/stretch of its states are sampled at the data's pace, at least L_min.
 
-        A planner of a fixed horizon is not stretched, at its own length or at a predicted one (FH+LP): it has seen
-        crops of one length only, and K must rise with the length through it.
+        A fixed-horizon planner is never stretched, neither at its own length nor at a predicted one (FH+LP): it was
+        trained on crops of one length only.
         """
         if self.config.horizon is None:
             length = max(1 + round((length - 1) / self.options.stretch), min(length, self.spec.L_min))
         return knot_count(length, self.config.stride)
 
     def _padded(self, counts: IntArray) -> IntArray:
-        """Knots up to the next multiple that the U-Net's halvings need: what it pads to by itself."""
+        """Knot counts rounded up to the multiple that the U-Net's downsamplings need, as its own padding does."""
         multiple = 2 ** (len(self.config.dim_mults) - 1)
         return -(-counts // multiple) * multiple
 
     def _groups(self, counts: IntArray) -> Iterator[IntArray]:
-        """Indices of plans that may share a batch: of one padded length, and few enough to bound memory.
+        """Indices of plans that may share a batch: same padded length, and few enough to bound memory.
 
-        GroupNorm averages over time, so a plan padded further than it would be alone would come out different.
+        GroupNorm averages over time, so padding a plan further than necessary would change it.
         """
         padded = self._padded(counts)
         for P in np.unique(padded):
@@ -125,7 +125,7 @@ class Denoiser:
         return knots, None if kept is None else self.normalizer.unnormalize(kept[..., first:].cpu().numpy())
 
     def _plan(self, states: FloatArray, start: FloatArray, target: FloatArray, kept: FloatArray | None) -> Plan:
-        """The plan with the ends that were asked for, to the last bit, where units and back had rounded them."""
+        """The plan with its exact ends, which normalising and back had rounded."""
         last = list(self.spec.goal_dims) if self.config.clamp == "goal" else list(range(self.spec.state_dim))
         states[0] = start
         states[-1, last] = target[last]

@@ -1,4 +1,4 @@
-"""A planner around another, for what should happen whenever an execution asks for plans."""
+"""Wrappers around a planner that change what happens when an execution asks for plans."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class ForwardingPlanner:
     """Plans as `planner` does; a subclass changes `plan_batch`."""
 
     planner: Planner
-    """Plans."""
+    """The wrapped planner."""
 
     @property
     def spec(self) -> EnvSpec:
@@ -40,7 +40,7 @@ class ForwardingPlanner:
 
 @dataclass(frozen=True)
 class KeepsDenoising(ForwardingPlanner):
-    """A planner whose plans remember how they were denoised, also those of an execution."""
+    """A planner whose plans keep their denoising, also during an execution."""
 
     def plan_batch(
         self, starts: FloatArray, goals: FloatArray, lengths: IntArray | None = None, *, seeds: IntArray

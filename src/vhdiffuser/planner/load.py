@@ -1,4 +1,4 @@
-"""A planner with its Length Predictor in one line."""
+"""Load a planner with its Length Predictor."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def load_planner(
     device: str = "cpu",
     **options: Unpack[OptionChanges],
 ) -> Planner:
-    """The variable-horizon planner of an environment, ready to plan: the short way to `Planner.from_pretrained`.
+    """The variable-horizon planner of an environment, ready to plan: a shortcut to `Planner.from_pretrained`.
 
     `name` is an environment with shipped weights (`vhd models` lists them), an environment that you have trained with
     `source="trained"`, a folder of weights, or a repository `OWNER/NAME` of the Hugging Face Hub. `options` are those

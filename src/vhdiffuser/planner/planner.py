@@ -1,4 +1,4 @@
-"""(start, goal) -> L_hat -> plan: the pipeline of Algorithm 2, for one pair or for many."""
+"""(start, goal) -> L_hat -> plan: Algorithm 2, for one start-goal pair or many."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from vhdiffuser.errors import DataError, UnknownNameError, VhdError
 from vhdiffuser.length.horizon import plan_lengths
 from vhdiffuser.length.predictor import LengthPredictor
 from vhdiffuser.normalizer import Normalizer
-from vhdiffuser.planner.candidates import StepsPredictor, candidate_seeds, most_believable
+from vhdiffuser.planner.candidates import StepsPredictor, best_candidates, candidate_seeds
 from vhdiffuser.planner.denoising import Denoiser
 from vhdiffuser.planner.pretrained import find_pretrained, push_folder, save_folder
 from vhdiffuser.planner.requests import check_inside, checked_goals, checked_lengths, checked_seeds, checked_starts
@@ -43,7 +43,7 @@ Outside = Literal["warn", "refuse", "ignore"]
 
 
 class Planner:
-    """A trained denoiser with all that is needed to plan: its config, normaliser, options and, if given, a Length
+    """A trained denoiser with everything needed to plan: config, normaliser, options and, optionally, a Length
     Predictor."""
 
     def __init__(
@@ -60,13 +60,13 @@ class Planner:
         motion: FastestMotion | None = None,
         device: torch.device | str = "cpu",
     ) -> None:
-        """`outside` says what happens to a start or goal beyond the data's limits; `lengths` are the shortest and
-        longest plan that may be asked for, (L_min, T_max) unless told. `motion` is the fastest that the training data
-        moved, for whoever judges plans."""
+        """`outside` says what happens to a start or goal beyond the data's limits. `lengths` are the shortest and
+        longest plan allowed, (L_min, T_max) by default. `motion` holds the maximum speed and acceleration of the
+        training data, to check plans against."""
         self.config, self.spec, self.normalizer = config, spec, normalizer
         self.options = (options or PlanningOptions()).checked_for(config)
         if outside not in get_args(Outside):
-            raise UnknownNameError("way with what lies outside the data", outside, list(get_args(Outside)))
+            raise UnknownNameError("value of `outside`", outside, list(get_args(Outside)))
         self.length_predictor, self.outside, self.motion = length_predictor, outside, motion
         self.lengths = lengths or (spec.L_min, spec.T_max)
         self.device = torch.device(device)
@@ -84,14 +84,14 @@ class Planner:
         lengths: tuple[int, int] | None = None,
         device: torch.device | str = "cpu",
     ) -> Self:
-        """A planner from its model file, with the options in it (`with_options` gives it others)."""
+        """A planner from its model file, with the options stored there (`with_options` changes them)."""
         tensors, header = load_model(Path(path), "planner")
         config, spec = PlannerConfig.from_json(header.config), EnvSpec.from_json(header.spec)
         network = TemporalUnet(config.action_dim + spec.state_dim, config.dim, config.dim_mults)
         try:
             network.load_state_dict(tensors)
         except RuntimeError as error:
-            raise DataError(f"{path}: its weights do not fit its own recipe ({error}). Train it again.") from error
+            raise DataError(f"{path}: its weights do not match its own config ({error}). Train it again.") from error
         planner = cls(
             network,
             config,
@@ -121,10 +121,10 @@ class Planner:
     ) -> Self:
         """A planner with its Length Predictor, ready to plan; `options` are those of `with_options`.
 
-        `name` is a folder (of `save_pretrained` or `vhd models export`), an environment whose weights ship (`vhd
-        models` lists them), or a repository `OWNER/NAME` of the Hugging Face Hub. That is looked for in the Hub's local
-        cache; `local_files_only=False` downloads what is not there. With `source="trained"`, `name` is an environment
-        that you have trained.
+        `name` is a folder (from `save_pretrained` or `vhd models export`), an environment whose weights ship (`vhd
+        models` lists them), or a repository `OWNER/NAME` of the Hugging Face Hub, which is looked up in the Hub's local
+        cache unless `local_files_only=False` allows a download. With `source="trained"`, `name` is an environment that
+        you trained.
 
         >>> planner = Planner.from_pretrained("maze2d-large", candidates=4)      # doctest: +SKIP
         """
@@ -137,8 +137,8 @@ class Planner:
     def save_pretrained(self, folder: str | Path) -> None:
         """Write `planner.safetensors`, `length.safetensors`, `config.json` and a model card to a folder.
 
-        `from_pretrained(folder)` then plans the same, bit for bit, with the same options. A README.md that is in the
-        folder stays as it is.
+        `from_pretrained(folder)` then makes the same plans, bit for bit, with the same options. An existing README.md
+        is kept.
         """
         networks = {"planner": self.network}
         if isinstance(self.length_predictor, LengthPredictor):
@@ -152,16 +152,16 @@ class Planner:
         save_folder(Path(folder), {kind: (net.state_dict(), headers[kind]) for kind, net in networks.items()})
 
     def push_to_hub(self, repo_id: str, *, private: bool = False, commit_message: str = "Upload planner") -> str:
-        """Upload what `save_pretrained` writes to the repository `OWNER/NAME` of the Hugging Face Hub; its address.
+        """Upload what `save_pretrained` writes to `OWNER/NAME` on the Hugging Face Hub, and return its URL.
 
-        Log in first (`hf auth login`). This is the one method that always uses the network.
+        Log in first (`hf auth login`). This is the only method that always uses the network.
         """
         with tempfile.TemporaryDirectory() as folder:
             self.save_pretrained(folder)
             return push_folder(repo_id, Path(folder), private, commit_message)
 
     def _headers(self) -> dict[str, ModelHeader]:
-        """The header of its model file as it is now, and of its Length Predictor's, if that is one of ours."""
+        """The current header of its model file, and that of its Length Predictor if it is a `LengthPredictor`."""
         notes = self.motion.to_notes() if self.motion else {}
         history = self._origin or ModelHeader("planner", {}, {}, {}, data_fingerprint="", notes=notes)
         header = replace(
@@ -175,7 +175,7 @@ class Planner:
         return {"planner": header} | ({"length": predictor.header()} if isinstance(predictor, LengthPredictor) else {})
 
     def with_options(self, **changes: Unpack[OptionChanges]) -> Self:
-        """The same planner with other options; network and Length Predictor are shared. None keeps an option.
+        """The same planner with other options; network and Length Predictor are shared. None means no change.
 
         >>> planner.with_options(candidates=8, sampler="ddpm", steps=64)     # doctest: +SKIP
         """
@@ -194,18 +194,18 @@ class Planner:
         seed: int = 0,
         keep_denoising: bool = False,
     ) -> Plan:
-        """One plan of exactly `length` states (or L_hat of the Length Predictor) from start (d,) to goal.
+        """One plan of exactly `length` states (by default the predicted L_hat) from start (d,) to goal.
 
-        The goal may be given as goal dimensions (goal_dim,) or as a whole planning state (d,).
+        The goal is given as goal dimensions (goal_dim,) or as a full planning state (d,).
 
-        `via` are waypoints (n, goal_dim) that the plan passes through, in order. It is planned leg by leg, each with a
-        predicted length of its own (or its share of `length`), so the whole may be longer than T_max. A leg knows
-        nothing of the next one: where a plan must turn sharply at a waypoint, a robot may miss it.
+        `via` are waypoints (n, goal_dim) that the plan passes through, in order. Each leg is planned on its own, with
+        its own predicted length (or its share of `length`), so the whole may be longer than T_max. A leg does not
+        know the next one: where a plan turns sharply at a waypoint, a robot may miss it.
 
-        `avoid` are boxes (n, 2, goal_dim) of lowest and highest corners, or a function of positions (see
-        `vhdiffuser.diffusion.guidance.Cost`), that sampling is guided away from. Guidance bends a plan and does not
-        reroute it, and it promises nothing: check the plan, and draw several candidates (`with_options`), of which the
-        one that is least inside is kept.
+        `avoid` are boxes (n, 2, goal_dim) of lower and upper corners, or a function of positions (see
+        `vhdiffuser.diffusion.guidance.Cost`), that sampling is guided away from. Guidance bends a plan but does not
+        reroute it, and gives no guarantee: check the plan, and draw several candidates (`with_options`); the one that
+        intrudes least is returned.
         """
         start = np.asarray(start, np.float32)
 
@@ -219,7 +219,7 @@ class Planner:
             return plan_leg(start, np.asarray(goal), length, seed)
         places = checked_waypoints(self.spec, via)
         lengths: list[int | None] = [None] * (len(places) + 1)
-        if length is not None:  # what is left open of a waypoint's state is taken to be 0
+        if length is not None:  # dimensions that a waypoint leaves open are taken to be 0
             starts = np.stack([start, *(self.spec.start_state(place) for place in places)])
             ends = np.stack([*places, self.spec.place_of(np.asarray(goal, np.float32))])
             lengths = [*shared_out(length, self.predict_lengths(starts, ends).tolist())]
@@ -235,10 +235,10 @@ class Planner:
         seeds: Sequence[int] | IntArray | int = 0,
         keep_denoising: bool = False,
     ) -> list[Plan]:
-        """Plans for (B, d) starts and (B, goal_dim or d) goals, in that order, each of its own length.
+        """Plans for (B, d) starts and (B, goal_dim or d) goals, in order, each of its own length.
 
-        Plans that look equally long to the network are denoised together, in batches of bounded size; each
-        comes out as if planned alone with its seed. One integer for `seeds` means it, the next one, and so on.
+        Plans that the network pads to the same length are denoised together, in batches of bounded size; plans are
+        independent of the batch they are computed in. One integer for `seeds` means it, the next one, and so on.
         Of several candidates, the one that least violates predicted distances is returned. `avoid` as in `plan`.
         """
         origins = checked_starts(self.spec, starts)  # (B, d)
@@ -263,10 +263,10 @@ class Planner:
             keep_denoising,
             cost,
         )
-        return most_believable(plans, n, self.spec, self.normalizer, self.length_predictor, cost)
+        return best_candidates(plans, n, self.spec, self.normalizer, self.length_predictor, cost)
 
     def _cost(self, avoid: npt.ArrayLike | Cost) -> Cost:
-        """The cost of positions to keep away from: the caller's, or that of boxes with the goal tolerance around."""
+        """The cost of positions to avoid: the caller's function, or that of boxes grown by the goal tolerance."""
         if callable(avoid):
             return avoid
         return box_cost(self.spec, avoid, self.spec.epsilon * self.spec.goal_of(self.normalizer.scale))
@@ -275,7 +275,7 @@ class Planner:
         """(B,) shortest-step distances f_theta(s, g) T_max of (B, d) starts and (B, goal_dim) goals."""
         if self.length_predictor is None:
             raise VhdError(
-                "no Length Predictor, so no distances: make the planner with a length_predictor (`vhd train length`)."
+                "distances need a Length Predictor: create the planner with a length_predictor (`vhd train length`)."
             )
         return self.length_predictor.predict_steps(starts, goals)
 
@@ -290,6 +290,6 @@ class Planner:
         if self.config.horizon is not None:
             return np.full(len(np.asarray(starts)), self.config.horizon)
         raise VhdError(
-            "no length: give `length` (states of the plan), or make the planner with a length_predictor "
+            "no length: give `length` (states of the plan), or create the planner with a length_predictor "
             "(`vhd train length`)."
         )

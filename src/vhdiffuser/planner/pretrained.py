@@ -1,4 +1,4 @@
-"""Planners kept in folders and on the Hugging Face Hub. Nothing here touches the network unless it is told to."""
+"""Planners in folders and on the Hugging Face Hub. Offline unless told otherwise."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 def find_pretrained(
     name: str | Path, source: Source, local_files_only: bool, revision: str | None
 ) -> tuple[Path, Path | None]:
-    """The planner's model file and its Length Predictor's; None for the latter where the folder was saved without."""
+    """The planner's model file and its Length Predictor's, or None if the folder was saved without one."""
     folder = Path(name)
-    # A folder that only happens to be called like an environment (of results, say) is not meant.
+    # A folder that merely has the name of an environment (of results, say) is not meant.
     if not ((folder / "planner.safetensors").is_file() or (isinstance(name, Path) and folder.is_dir())):
         known = shipped_environments()
         if source == "shipped" and str(name) not in known and HUB_ID.fullmatch(str(name)) is None:
-            source = "trained" if _is_trained(str(name)) else source  # what ships with nothing can only be that
+            source = "trained" if _is_trained(str(name)) else source  # without shipped weights it can only be that
         if source != "shipped" or str(name) in known:
             path = find_model(str(name), "planner", source)
             if not path.is_file():
-                get_environment(str(name))  # an unknown name is said to be one, before a missing file is
+                get_environment(str(name))  # report an unknown name before a missing file
             return path, find_model(str(name), "length", source)
         if not HUB_ID.fullmatch(str(name)):
             others = ["a folder of weights", "an environment you trained", "a Hugging Face id OWNER/NAME"]
@@ -47,12 +47,12 @@ def find_pretrained(
 def _is_trained(name: str) -> bool:
     try:
         return find_model(name, "planner", "trained").is_file()
-    except DataError:  # no name of an environment
+    except DataError:  # not the name of an environment
         return False
 
 
 def _from_hub(repo_id: str, local_files_only: bool, revision: str | None) -> Path:
-    """The repository's folder in the Hub's local cache, brought up to date first where the network may be used."""
+    """The repository's folder in the Hub's local cache, updated first if the network may be used."""
     with needs_extra("hub", f"loading '{repo_id}' (no folder of weights here) from the Hugging Face Hub"):
         from huggingface_hub import snapshot_download
         from huggingface_hub.errors import HfHubHTTPError
@@ -71,7 +71,7 @@ def _from_hub(repo_id: str, local_files_only: bool, revision: str | None) -> Pat
 
 
 def save_folder(folder: Path, models: Mapping[str, tuple[dict[str, torch.Tensor], ModelHeader]]) -> None:
-    """Write the folder that `find_pretrained` reads; a card that is there already stays, as the Hub's tools have it."""
+    """Write the folder that `find_pretrained` reads; an existing card is kept, as the Hub's tools do."""
     write_folder(folder, models)
     if (folder / CARD).exists():
         return
@@ -80,9 +80,9 @@ def save_folder(folder: Path, models: Mapping[str, tuple[dict[str, torch.Tensor]
 
 
 def push_folder(repo_id: str, folder: Path, private: bool, message: str) -> str:
-    """Upload a folder to a model repository, made if it is not there; returns its address."""
+    """Upload a folder to a model repository, created if missing; returns its URL."""
     if not HUB_ID.fullmatch(repo_id):
-        raise DataError(f"'{repo_id}' is no Hugging Face id: give OWNER/NAME.")
+        raise DataError(f"'{repo_id}' is not a Hugging Face id: give OWNER/NAME.")
     with needs_extra("hub", "push_to_hub"):
         from huggingface_hub import HfApi
     api = HfApi()

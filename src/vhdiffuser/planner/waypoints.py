@@ -1,7 +1,7 @@
-"""A plan through waypoints: one leg after the other, each from the state in which the last one ends.
+"""A plan through waypoints: one leg after the other, each starting from the last state of the previous one.
 
-Fixing the waypoints' knots at every reverse step instead was tried: the network has seen clean knots at the ends only,
-and does not follow them (docs/planner.md).
+Clamping the waypoints' knots at every reverse step does not work: the network has seen clean knots only at the ends
+and does not follow others (docs/planner.md).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def checked_waypoints(spec: EnvSpec, via: npt.ArrayLike) -> FloatArray:
 def plan_legs(
     plan_leg: PlanLeg, start: FloatArray, ends: Sequence[FloatArray], lengths: Sequence[int | None], seed: int
 ) -> Plan:
-    """One plan through all ends, in order; where two legs meet, their common state stands once."""
+    """One plan through all ends, in order; the common state of two legs appears once."""
     legs: list[Plan] = []
     for number, (end, length) in enumerate(zip(ends, lengths, strict=True)):
         # The first leg has the seed of a plan without waypoints.
@@ -45,7 +45,7 @@ def plan_legs(
 
 
 def shared_out(length: int, predicted: Sequence[int]) -> list[int]:
-    """Lengths of legs that make a plan of `length` states, in proportion to what was predicted for each."""
+    """Lengths of the legs of a plan of `length` states, in proportion to their predicted lengths."""
     steps = np.asarray(predicted, np.float64) - 1
     until = np.round(np.cumsum(steps) / steps.sum() * (length - 1)).astype(int)
     return (np.diff(until, prepend=0) + 1).tolist()

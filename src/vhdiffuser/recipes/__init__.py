@@ -1,1 +1,1 @@
-"""Recipes: everything that a training needs beside the data, as values; and the trainings themselves."""
+"""Recipes: all settings of a training besides the data, as values; and the trainings themselves."""

@@ -1,7 +1,7 @@
 """One value per environment and recipe name: the networks, their training, and how to plan with them.
 
-`default` is what measured best on two CPU cores; `paper` is the paper's, with Diffuser's published values where the
-paper is silent. What differs between environments is in their `Environment.recipes`.
+`default` performed best on two CPU cores; `paper` is the paper's, with Diffuser's published values where the
+paper gives none. Differences between environments are in `Environment.recipes`.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from vhdiffuser.weights.format import load_model
 
 RecipeName = Literal["default", "paper"]
 KNOTS = 40
-"""Knots of the longest plan, about. More cost time and, for these networks, gain nothing: what moves between them is
-noise."""
+"""Approximate number of knots of the longest plan. More cost time without improving these networks: the data between
+knots is mostly noise."""
 
 
 @dataclass(frozen=True)
@@ -46,18 +46,18 @@ class Recipe:
     length_loop: LoopConfig
     """How it is trained."""
     dynamics: DynamicsConfig
-    """The inverse dynamics model, where the environment's controller is one."""
+    """The inverse dynamics model, if the environment's controller is one."""
     dynamics_loop: LoopConfig
     """How it is trained."""
 
     def to_json(self) -> dict[str, Any]:
-        """A dict that JSON can hold."""
+        """A JSON-serialisable dict."""
         return asdict(self)
 
     def changed(self, **parts: Mapping[str, Any]) -> Recipe:
-        """The recipe with other values in some parts: `changed(planner={"stride": 4}, length={"batch": 256})`.
+        """A copy with other values in some parts: `changed(planner={"stride": 4}, length={"batch": 256})`.
 
-        Parts within parts likewise: `length={"network": {"width": 512}}`.
+        Nested parts work likewise: `length={"network": {"width": 512}}`.
         """
         if unknown := set(parts) - set(PARTS):
             raise UnknownNameError("part of a recipe", sorted(unknown)[0], list(PARTS))
@@ -65,14 +65,14 @@ class Recipe:
         for part, values in parts.items():
             try:
                 changed[part] = _changed(getattr(self, part), values)
-            except TypeError as error:  # a field that the part has not
+            except TypeError as error:  # a field that the part does not have
                 known = ", ".join(asdict(getattr(self, part)))
                 raise VhdError(f"recipe '{self.name}', {part}: {error}. Its fields: {known}.") from None
         return replace(self, **changed)
 
 
 def _changed(part: Any, values: Mapping[str, Any]) -> Any:
-    """A dataclass with other values; those of a nested part may be given as a mapping of their own."""
+    """A copy of a dataclass with other values; nested parts may be given as mappings."""
     nested = {
         name: _changed(getattr(part, name), value)
         for name, value in values.items()
@@ -98,8 +98,8 @@ def _default(spec: EnvSpec) -> Recipe:
 
 
 def _paper(spec: EnvSpec) -> Recipe:
-    """Diffuser trains 2 million updates: Adam (no decay) at a constant rate, two batches an update, gradients as they
-    are, and an average of every tenth update's weights from update 2,000 on."""
+    """Diffuser trains for 2 million updates: Adam (no decay) at a constant rate, two batches per update, no gradient
+    clipping, and an EMA of every tenth update's weights from update 2,000 on."""
     levels = 256
     return replace(
         _default(spec),
@@ -135,7 +135,7 @@ assert tuple(_RECIPES) == get_args(RecipeName)
 
 
 def recipe_names() -> list[str]:
-    """The recipes there are."""
+    """Names of all recipes."""
     return list(_RECIPES)
 
 
@@ -148,7 +148,7 @@ def get_recipe(environment: Environment | str, name: str = "default") -> Recipe:
 
 
 def saved_recipe(model: Path) -> dict[str, Any]:
-    """What a model file says of its making: its kind, config, planning options and training."""
+    """How a model file was made: its kind, config, planning options and training."""
     _, header = load_model(model)
     facts = {
         "kind": header.kind,

@@ -1,4 +1,4 @@
-"""The three trainings, by dataset and recipe. The command line calls these and nothing else."""
+"""The three trainings, given a dataset and a recipe. The command line only calls these."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def train_planner(
     restart: bool = False,
     on_status: OnStatus | None = None,
 ) -> Path:
-    """Train a diffusion planner (Algorithm 1); the path of its model file.
+    """Train a diffusion planner (Algorithm 1) and return the path of its model file.
 
     `dataset` is a dataset or the name of its environment, `recipe` a recipe or its name (`get_recipe`, `changed`).
-    The run is kept under `name` (by default the method's: `vhd`, `fh-H`), checkpoints itself, and goes on where it
-    stopped when called again; `restart` begins anew. `begin_with` fine-tunes: a run of the environment or a model
-    file. `on_status` is told of the progress.
+    The run is stored under `name` (default: the method's, `vhd` or `fh-H`), writes checkpoints, and resumes when
+    called again; `restart` starts over. `begin_with` names a run of the environment or a model file to fine-tune.
+    `on_status` receives the progress.
     """
     data, environment, chosen = _resolved(dataset, recipe)
     config, normalizer, episodes = chosen.planner, data.normalizer(), _training_episodes(data, environment)
@@ -101,21 +101,23 @@ def train_dynamics(
 
 def _resolved(dataset: Dataset | str, recipe: Recipe | str) -> tuple[Dataset, Environment, Recipe]:
     data = load_dataset(dataset) if isinstance(dataset, str) else dataset
-    # The data's own spec counts: a dataset in hand may differ from what is registered or saved under its name.
+    # Use the dataset's own spec, which may differ from what is registered or saved under its name.
     environment = replace(environment_of(data.spec), spec=data.spec)
     return data, environment, get_recipe(environment, recipe) if isinstance(recipe, str) else recipe
 
 
 def _training_episodes(data: Dataset, environment: Environment) -> Episodes:
-    """All episodes, but for a share that is left for evaluation where no simulator can draw fresh instances."""
+    """All episodes, minus a held-out share if no simulator can draw fresh test instances."""
     return data.episodes.split(environment.held_out)[0] if environment.held_out else data.episodes
 
 
 def _steps_between(name: str, normalizer: Normalizer, device: torch.device) -> StepsBetween:
-    """The environment's Length Predictor, which must know the same data."""
+    """Distances of the environment's Length Predictor, which must be trained on the same data."""
     path = find_model(name, "length", "trained")
     if not path.is_file():
-        raise VhdError(f"a Length Predictor chooses the crops, and there is none. Run `vhd train length {name}` first.")
+        raise VhdError(
+            f"selecting crops needs a Length Predictor, and there is none. Run `vhd train length {name}` first."
+        )
     predictor = LengthPredictor.load(path, device)
     if predictor.normalizer.to_json() != normalizer.to_json():
         raise VhdError(f"{path} was trained on other data. Run `vhd train length {name} --restart` first.")

@@ -1,7 +1,7 @@
 """Cells of the table: the files of one method, protocol and distribution, pooled over test seeds.
 
-Seeds 0 to 99 are for development and choices; published figures come from seeds 100 and above, on which nothing is ever
-chosen (docs/seeds.md). Files are pooled only where everything but the seed is the same.
+Seeds 0 to 99 are for development; published figures come from seeds 100 and above, on which nothing is ever
+tuned (docs/seeds.md). Files are pooled only if everything but the seed is the same.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from vhdiffuser.results.rows import ResultFile, Row, read_results
 from vhdiffuser.results.summary import Summary, summarize_cell
 
 FIRST_TEST_SEED = 100
-"""Seeds below are for development."""
+"""Smaller seeds are for development."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """Rows that make one number: of one or more seeds, alike in all else."""
+    """The rows behind one number: of one or more seeds, identical in everything else."""
 
     files: tuple[ResultFile, ...]
     """One per seed, by seed."""
 
     @property
     def config(self) -> dict[str, Any]:
-        """The configuration of the first seed; the others differ in the seed only."""
+        """The configuration of the first seed; the others differ only in the seed."""
         return self.files[0].config
 
     @property
@@ -42,7 +42,7 @@ class Cell:
 
     @property
     def streams(self) -> int:
-        """Version of the random streams behind it."""
+        """Version of its random streams."""
         return self.files[0].streams
 
     @property
@@ -52,19 +52,19 @@ class Cell:
 
     @property
     def rows(self) -> list[Row]:
-        """By seed and instance."""
+        """All rows, by seed and instance."""
         return sorted((row for item in self.files for row in item.rows), key=lambda row: (row.seed, row.instance))
 
     def summary(self) -> Summary:
-        """SR, AES and the rest over all of its rows."""
+        """SR, AES and the rest over all rows."""
         return summarize_cell(self.rows, self.config)
 
 
 def pool(files: Sequence[ResultFile]) -> list[Cell]:
-    """Cells by environment, method, protocol, distribution and streams, in the order in which they first appear.
+    """Cells by environment, method, protocol, distribution and streams, in order of first appearance.
 
     Files of one cell that differ in anything but the seed, or have the same seed, are refused. Test seeds are not
-    pooled with development seeds, nor the streams of one version with those of another.
+    pooled with development seeds, nor streams of different versions.
     """
     groups: dict[tuple[Any, ...], list[ResultFile]] = {}
     for item in files:
@@ -76,10 +76,9 @@ def pool(files: Sequence[ResultFile]) -> list[Cell]:
 
 
 def published(files: Sequence[ResultFile]) -> tuple[list[Cell], list[ResultFile]]:
-    """The cells to print, and the files they leave out.
+    """The cells to print, and the files left out.
 
-    Where a cell was run with the present streams and with old ones, the present ones are printed; where it was run with
-    test seeds and with development seeds, the test seeds.
+    Current streams take precedence over old ones, and test seeds over development seeds.
     """
     chosen: dict[tuple[str, str, str, str], Cell] = {}
     for cell in pool(files):
@@ -91,7 +90,7 @@ def published(files: Sequence[ResultFile]) -> tuple[list[Cell], list[ResultFile]
 
 
 def read_cell(folder: Path, environment: str, method: str, protocol: str, distribution: str = "reset") -> Cell:
-    """The published cell of that name below `folder`, from the files of that name only."""
+    """The published cell of that name in `folder`, from the files of that name only."""
     files = [
         item
         for path in sorted((folder / environment).glob(f"{method}-{protocol}*.jsonl"))

@@ -1,4 +1,4 @@
-"""What a row must be. A row that is not so was damaged or edited, or belongs to another file."""
+"""Validation of rows. An invalid row was damaged or edited, or belongs to another file."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ if TYPE_CHECKING:
     from vhdiffuser.results.rows import Row
 
 SHARED = ("environment", "method", "protocol", "seed")
-"""What every row of a file has in common with the file's configuration."""
+"""Fields that every row shares with the file's configuration."""
 _COUNTS = {"instance": 0, "steps": 0, "replans": 0, "planned_length": 2, "predicted_length": 1, "task": 1}
-"""Whole numbers, and the smallest that each may be."""
+"""Integer fields and their minimum values."""
 _AMOUNTS = ("final_distance", "planning_seconds", "control_seconds", "geodesic")
-"""Finite numbers that are not negative."""
+"""Fields with finite, non-negative numbers."""
 _OPTIONAL = ("predicted_length", "task", "geodesic", "score")
 
 
 def row_fault(row: Row, config: Mapping[str, Any]) -> str | None:
-    """What is wrong with a row of a file of this configuration; None where nothing is."""
+    """What is wrong with a row in a file of this configuration, or None."""
     for name in SHARED:
         if getattr(row, name) != config[name] or isinstance(getattr(row, name), bool):
             return f"`{name}` is {getattr(row, name)!r}, but the file's configuration says {config[name]!r}"
@@ -29,7 +29,7 @@ def row_fault(row: Row, config: Mapping[str, Any]) -> str | None:
         if name in _COUNTS and not (_is_count(value) and value >= _COUNTS[name]):
             return f"`{name}` must be a whole number of at least {_COUNTS[name]}, not {value!r}"
         if name in _AMOUNTS and not (_is_number(value) and value >= 0):
-            return f"`{name}` must be a finite number that is not negative, not {value!r}"
+            return f"`{name}` must be a finite, non-negative number, not {value!r}"
     if "score" in values and not _is_number(row.score):
         return f"`score` must be a finite number, not {row.score!r}"
     if not isinstance(row.success, bool):
@@ -44,7 +44,7 @@ def row_fault(row: Row, config: Mapping[str, Any]) -> str | None:
 def _lengths_fault(row: Row) -> str | None:
     lengths = row.plan_lengths
     if not (isinstance(lengths, list) and lengths and all(_is_count(value) and value >= 2 for value in lengths)):
-        return f"`plan_lengths` must be a list of whole numbers of at least 2, with one or more, not {lengths!r}"
+        return f"`plan_lengths` must be a non-empty list of whole numbers of at least 2, not {lengths!r}"
     if row.planned_length != lengths[0]:
         return f"`planned_length` is {row.planned_length}, but the first of `plan_lengths` is {lengths[0]}"
     if row.replans != len(lengths) - 1:

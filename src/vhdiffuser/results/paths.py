@@ -5,24 +5,24 @@ from __future__ import annotations
 from pathlib import Path
 
 DISTRIBUTIONS = ("reset", "uniform")
-"""How instances are drawn; `reset` is the environment's own draw, and not part of a file's name."""
+"""How instances are drawn; `reset` is the environment's own, and is not part of a file's name."""
 PAIRS = "pairs"
-"""Distribution of instances that come from a user's file."""
+"""Distribution of instances from a user's file."""
 
 
 def result_path(
     folder: Path, environment: str, method: str, protocol: str, seed: int, distribution: str = "reset"
 ) -> Path:
-    """Where the rows are: `ENV/METHOD-PROTOCOL[-DISTRIBUTION]-SEED.jsonl`."""
+    """Path of the rows: `ENV/METHOD-PROTOCOL[-DISTRIBUTION]-SEED.jsonl`."""
     drawn = "" if distribution == "reset" else f"-{distribution}"
     return folder / environment / f"{method}-{protocol}{drawn}-{seed}.jsonl"
 
 
 def rollout_path(rows: Path, number: int) -> Path:
-    """Where the kept rollout of an instance is: in `rollouts/`, beside its rows."""
+    """Path of the saved rollout of an instance: in `rollouts/`, beside its rows."""
     return rows.parent / "rollouts" / f"{rows.stem}-{number}.npz"
 
 
 def plans_path(folder: Path, environment: str) -> Path:
-    """Where the plans of Fig. 1 are."""
+    """Path of the plans of Fig. 1."""
     return folder / environment / "plans.npz"

@@ -1,4 +1,4 @@
-"""What figures and videos need beside the rows: kept rollouts and example plans, as plain npz files."""
+"""What figures and videos need besides the rows: saved rollouts and example plans, as npz files."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from vhdiffuser.types import FloatArray, Instance
 
 @dataclass(frozen=True)
 class KeptRollout:
-    """One execution, whole."""
+    """One complete execution."""
 
     number: int
     """Number of its instance."""
     instance: Instance
-    """Start, goal and simulator seed: with `actions` enough to repeat it."""
+    """Start, goal and simulator seed: together with `actions`, enough to repeat it."""
     success: bool
-    """Whether it hit."""
+    """Whether it reached the goal."""
     states: FloatArray
     """(steps + 1, d) planning states."""
     actions: FloatArray
@@ -44,7 +44,7 @@ class PlanSheet:
     plans: tuple[FloatArray, ...]
     """(L, goal_dim) positions of each plan."""
     walls: FloatArray
-    """(n, 4) boxes x_low, x_high, y_low, y_high; empty where there are none."""
+    """(n, 4) boxes x_low, x_high, y_low, y_high; empty without walls."""
 
 
 def save_rollout(path: Path, kept: KeptRollout) -> None:
@@ -109,5 +109,5 @@ def _load(path: Path, needed: tuple[str, ...]) -> dict[str, npt.NDArray[Any]]:
             f"{path}: damaged or not an npz file ({error}). Delete it and run `vhd bench` again."
         ) from error
     if missing := [name for name in needed if name not in arrays]:
-        raise DataError(f"{path}: lacks {', '.join(missing)}; not a file of ours.")
+        raise DataError(f"{path}: lacks {', '.join(missing)}; not written by vhdiffuser.")
     return arrays

@@ -1,9 +1,9 @@
 """Raw results on disk: one JSON-lines file per environment, method, protocol, distribution and seed.
 
-The first line is the configuration that every row of the file shares; each further line is one
-instance. Rows are appended as executions end. A file is continued only under the very same
-configuration, and a line cut short by a crash or a full disk is dropped when it is opened again.
-Every row is checked when it is written and when it is read, and no instance counts twice.
+The first line is the configuration that all rows of the file share; each further line is one
+instance. Rows are appended as executions end. A file is continued only under exactly the same
+configuration, and a line cut short by a crash or a full disk is dropped when it is reopened.
+Rows are validated when written and when read, and no instance counts twice.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ class Row:
     """One instance, executed once."""
 
     environment: str
-    """Name in the registry."""
+    """Name of the environment."""
     method: str
     """`vhd`, `fh-lp`, `fh-h1`, `fh-h2`, `fh-h3`, `vhd-paper`."""
     protocol: str
-    """`ss`, `rp`, or a peer's: `d4rl-fixed`, `d4rl-random`, both also with `-rp`, `ogbench`."""
+    """`ss`, `rp`, or another benchmark's: `d4rl-fixed`, `d4rl-random`, both also with `-rp`, `ogbench`."""
     seed: int
     """Seed of the instances and of all plans."""
     instance: int
     """Number of the instance, the same for all methods."""
     start: list[float]
-    """The start: a planning state, its goal dimensions alone or a whole observation."""
+    """The start: a planning state, its goal dimensions alone, or a full observation."""
     goal: list[float]
     """(goal_dim,)."""
     predicted_length: int | None
-    """L_hat of the first plan; None where the horizon is fixed."""
+    """L_hat of the first plan; None if the horizon is fixed."""
     planned_length: int
     """States of the first plan."""
     plan_lengths: list[int]
-    """States of every plan, the first included."""
+    """States of each plan, including the first."""
     replans: int
     """Plans made after the first."""
     success: bool
@@ -58,36 +58,36 @@ class Row:
     final_distance: float
     """||s_final - g||_inf, normalised."""
     planning_seconds: float
-    """Share of the time spent planning."""
+    """This instance's share of the planning time, in seconds."""
     control_seconds: float
-    """Share of the time spent in controller and simulators."""
+    """This instance's share of the time in controller and simulators, in seconds."""
     geodesic: float | None = None
-    """True shortest distance between start and goal in the environment's units, where it is known."""
+    """True shortest distance between start and goal in the environment's units, if known."""
     score: float | None = None
-    """A peer's own score of this episode."""
+    """Another benchmark's score of this episode."""
     task: int | None = None
-    """A peer's task number."""
+    """Another benchmark's task number."""
 
 
 @dataclass(frozen=True)
 class ResultFile:
-    """What one file holds."""
+    """The content of one file."""
 
     path: Path
-    """Where it was read."""
+    """Its path."""
     config: dict[str, Any]
-    """The configuration all rows share."""
+    """The configuration that all rows share."""
     rows: list[Row]
-    """Its instances, in the order in which they ended."""
+    """Its rows, in the order in which executions ended."""
 
     @property
     def distribution(self) -> str:
-        """How its instances were drawn: `reset`, `uniform`, or `pairs` where they are a user's own."""
+        """How its instances were drawn: `reset`, `uniform`, or `pairs` for a user's own."""
         return distribution_of(self.config)
 
     @property
     def streams(self) -> int:
-        """Version of the random streams behind it (see `vhdiffuser.streams`)."""
+        """Version of its random streams (see `vhdiffuser.streams`)."""
         return streams_of(self.config)
 
 
@@ -97,17 +97,17 @@ def distribution_of(config: Mapping[str, Any]) -> str:
 
 
 def streams_of(config: Mapping[str, Any]) -> int:
-    """Version of a configuration's random streams; the first release did not write one."""
+    """Version of a configuration's random streams; the first release did not record it."""
     return int(config.get("streams", 1))
 
 
 def read_results(path: Path) -> ResultFile:
-    """Read one file and check every row; an unfinished last line is left out."""
+    """Read one file and validate every row; an incomplete last line is ignored."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path}: not a readable results file ({error}).") from error
-    lines = text.split("\n")[:-1]  # what follows the last line break is unfinished
+    lines = text.split("\n")[:-1]  # what follows the last line break is incomplete
     if not lines:
         raise DataError(f"{path}: an empty results file. Delete it and run `vhd bench` again.")
     header = _parse(path, 1, lines[0])
@@ -148,7 +148,7 @@ def _parse(path: Path, number: int, line: str) -> dict[str, Any]:
 
 
 def read_folder(folder: Path) -> list[ResultFile]:
-    """All results below a folder, in the order of their paths."""
+    """All results in a folder and its subfolders, sorted by path."""
     files = sorted(folder.rglob("*.jsonl"))
     if not files:
         raise DataError(f"{folder}: no results (*.jsonl) in it. Make some with `vhd bench --out {folder}`.")
@@ -156,18 +156,18 @@ def read_folder(folder: Path) -> list[ResultFile]:
 
 
 class RowWriter:
-    """An open results file that takes rows, and knows which instances it has already."""
+    """An open results file; knows which instances it already has."""
 
     def __init__(self, path: Path, file: TextIO, config: Mapping[str, Any], present: dict[int, Row]) -> None:
         self.path, self.config, self.present = path, config, present
         self._file = file
 
     def write(self, row: Row) -> None:
-        """Append one row and hand it to the system at once."""
+        """Append one row and flush it."""
         if row.instance in self.present:
-            raise DataError(f"{self.path}: instance {row.instance} is in the file already.")
+            raise DataError(f"{self.path}: instance {row.instance} is already in the file.")
         if fault := row_fault(row, self.config):
-            raise DataError(f"{self.path}: instance {row.instance} was not written, as {fault}.")
+            raise DataError(f"{self.path}: instance {row.instance} was not written: {fault}.")
         _write_line(self.path, self._file, asdict(row))
         self.present[row.instance] = row
 
@@ -185,7 +185,7 @@ def _write_line(path: Path, file: TextIO, value: dict[str, Any]) -> None:
 
 @contextmanager
 def open_results(path: Path, config: dict[str, Any]) -> Iterator[RowWriter]:
-    """Begin or continue a file under `config`; refuse one that holds another configuration."""
+    """Start or continue a file under `config`; a file with another configuration is refused."""
     config = json.loads(json.dumps(config))  # as it will be read back: tuples are lists
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -197,13 +197,13 @@ def open_results(path: Path, config: dict[str, Any]) -> Iterator[RowWriter]:
         present = _continue(path, file, config)
         yield RowWriter(path, file, config, present)
     finally:
-        # What could not be flushed was reported when it was written.
+        # A failed flush was reported by `write`.
         with suppress(OSError):
             file.close()
 
 
 def _continue(path: Path, file: TextIO, config: dict[str, Any]) -> dict[int, Row]:
-    """Rows already in the file, cut behind its last whole line; writes the header of a new one."""
+    """Rows already in the file, truncated after its last complete line; writes the header of a new file."""
     file.seek(0)
     text = file.read()
     whole = text[: text.rfind("\n") + 1]
@@ -214,7 +214,7 @@ def _continue(path: Path, file: TextIO, config: dict[str, Any]) -> dict[int, Row
         return {}
     found = read_results(path)
     if found.config != config and not found.rows:
-        file.truncate(0)  # begun under another configuration, and nothing came of it
+        file.truncate(0)  # begun under another configuration, without any rows
         _write_line(path, file, {"format": FORMAT, "config": config})
     elif found.config != config:
         keys = sorted(set(found.config) | set(config))
@@ -235,7 +235,7 @@ def _short(value: Any) -> str:
 
 
 def _lock(path: Path, file: TextIO) -> None:
-    """One writer at a time, where the system can lock files."""
+    """Allow one writer at a time, if the system can lock files."""
     try:
         import fcntl
     except ImportError:

@@ -25,19 +25,19 @@ class Summary:
     protocol: str
     """Protocol."""
     distribution: str
-    """How the instances were drawn: `reset`, `uniform`, or `pairs` where they are a user's own."""
+    """How the instances were drawn: `reset`, `uniform`, or `pairs` for a user's own."""
     streams: int
-    """Version of the random streams behind instances and plans."""
+    """Version of the random streams of instances and plans."""
     seeds: tuple[int, ...]
     """Test seeds, pooled."""
     n: int
-    """Instances of all seeds."""
+    """Number of instances over all seeds."""
     success_rate: float
     """SR in 0..1."""
     success_rate_interval: tuple[float, float]
     """Wilson interval of SR."""
     success_rate_by_seed: tuple[float, ...]
-    """SR of each of `seeds`, in their order."""
+    """SR of each of `seeds`, in order."""
     average_executed_steps: float
     """AES: mean control steps over all instances, failures included."""
     average_executed_steps_interval: tuple[float, float]
@@ -47,17 +47,17 @@ class Summary:
     simulation_seconds: float
     """Seconds spent in controllers and simulators."""
     average_replans: float
-    """Mean plans after the first."""
+    """Mean number of plans after the first."""
     average_score: float | None = None
-    """Mean of a peer's own score, under its protocol."""
+    """Mean of another benchmark's score, under its protocol."""
 
     def to_json(self) -> dict[str, Any]:
-        """A dict that JSON can hold."""
+        """A JSON-serialisable dict."""
         return asdict(self)
 
 
 def wilson_interval(successes: int, n: int, z: float = _Z95) -> tuple[float, float]:
-    """Wilson score interval of a proportion; (0, 1) when nothing was tried."""
+    """Wilson score interval of a proportion; (0, 1) for n = 0."""
     if n == 0:
         return 0.0, 1.0
     rate = successes / n
@@ -67,7 +67,7 @@ def wilson_interval(successes: int, n: int, z: float = _Z95) -> tuple[float, flo
 
 
 def bootstrap_interval(values: Sequence[float], resamples: int = _RESAMPLES) -> tuple[float, float]:
-    """95 % percentile bootstrap interval of the mean; the same values always give the same interval."""
+    """95 % percentile bootstrap interval of the mean; deterministic."""
     data = np.asarray(values, np.float64)
     rng = np.random.default_rng(0)
     # Row by row: all resamples of a long list at once would not fit in memory.
@@ -77,7 +77,7 @@ def bootstrap_interval(values: Sequence[float], resamples: int = _RESAMPLES) -> 
 
 
 def summarize_cell(rows: Sequence[Row], config: Mapping[str, Any]) -> Summary:
-    """Rows of one environment, method, protocol and distribution, of one or more seeds, with their configuration."""
+    """Summarise rows of one environment, method, protocol and distribution, of one or more seeds."""
     first, n = rows[0], len(rows)
     successes = sum(row.success for row in rows)
     steps = [row.steps for row in sorted(rows, key=lambda row: (row.seed, row.instance))]

@@ -1,4 +1,4 @@
-"""Checkpoints of a run under way: one safetensors file with a JSON header, written whole or not at all."""
+"""Checkpoints of a running training: one safetensors file with a JSON header, written atomically."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from vhdiffuser.training.loop import LoopConfig
 
 NAME = "checkpoint.safetensors"
-# These may differ between the sessions of one run; everything else must be the same.
+# These may change when a run is resumed; everything else must be the same.
 FREE = (
     "updates",
     "minutes",
@@ -42,7 +42,7 @@ def save_checkpoint(
     update: int,
     seconds: float,
 ) -> None:
-    """Write weights, their average, the optimiser's moments, and a header that says what they belong to."""
+    """Write the weights, their EMA, the optimiser's moments, and a header that identifies the run."""
     tensors = {f"network.{key}": value for key, value in network.state_dict().items()}
     tensors |= {f"ema.{key}": value for key, value in ema.state_dict().items()}
     for index, slots in optimizer["state"].items():
@@ -60,7 +60,7 @@ def save_checkpoint(
 def load_checkpoint(
     folder: Path, task: Task, config: LoopConfig, network: nn.Module, ema: nn.Module, optimizer: torch.optim.Optimizer
 ) -> tuple[int, float]:
-    """Restore the folder's checkpoint, if any; (updates made, seconds trained)."""
+    """Restore the folder's checkpoint, if any; returns (updates made, seconds trained)."""
     path = folder / NAME
     if not path.exists():
         return 0, 0.0
@@ -69,12 +69,12 @@ def load_checkpoint(
     except DataError as error:
         raise DataError(f"{error} Delete it, or pass --restart, to train from the beginning.") from error
     if header["format"] not in (1, FORMAT) or "identity" not in header:
-        raise DataError(f"{path}: not a checkpoint of this version. Delete it, or pass --restart, to begin anew.")
+        raise DataError(f"{path}: not a checkpoint of this version. Delete it, or pass --restart, to start over.")
     ours, theirs = _identity(task, config), header["identity"]
     theirs["config"] = renamed(theirs.get("model", {}).get("kind", ""), theirs.get("config", {}))
-    if theirs["config"].get("evening"):  # 0 is as data is read today
+    if theirs["config"].get("evening"):  # 0 is today's behaviour
         raise DataError(
-            f"{path}: its run averages the data's states over time (`evening`), which this version cannot. "
+            f"{path}: its run averages the data's states over time (`evening`), which this version does not support. "
             "Give another --name, or --restart to train from the beginning."
         )
     differing = [
@@ -100,7 +100,7 @@ def load_checkpoint(
 
 
 def saved_update(folder: Path) -> int | None:
-    """Updates that the folder's checkpoint has behind it; none where there is no whole one."""
+    """Updates of the folder's checkpoint, or None without a valid one."""
     try:
         return read_tensors(folder / NAME)[1]["update"]
     except (DataError, KeyError):
@@ -112,7 +112,7 @@ def _part(tensors: dict[str, torch.Tensor], prefix: str) -> dict[str, torch.Tens
 
 
 def _identity(task: Task, config: LoopConfig) -> dict[str, dict[str, Any]]:
-    """What must be the same for a checkpoint to be continued, as JSON gives it back."""
+    """What must be the same for a checkpoint to be resumed, as JSON gives it back."""
     header = task.header()
     identity = {
         "model": {"kind": header.kind, "data": header.data_fingerprint, "environment": header.spec["name"]},

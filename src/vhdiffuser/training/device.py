@@ -1,4 +1,4 @@
-"""Where to compute and how precisely, when the user does not say; and the network that computes so."""
+"""Choice of device and precision, and the wrapper that applies the precision to a network."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from vhdiffuser.errors import UnknownNameError, VhdError
 
 PRECISIONS = ("auto", "fp32", "bf16")
 PRECISION_VARIABLE = "VHD_PRECISION"
-"""Environment variable that says what `auto` means, whatever the hardware: `fp32` or `bf16`."""
+"""Environment variable that sets what `auto` means, regardless of the hardware: `fp32` or `bf16`."""
 
 
 def pick_device(name: str) -> torch.device:
@@ -29,7 +29,7 @@ def pick_device(name: str) -> torch.device:
 
 
 def pick_precision(name: str, device: torch.device) -> str:
-    """`fp32` or `bf16`. `auto` is what `VHD_PRECISION` says, else bf16 where the hardware multiplies in it."""
+    """`fp32` or `bf16`. `auto` is `VHD_PRECISION` if set, otherwise bf16 if the hardware supports it natively."""
     if name == "auto":
         name = os.environ.get(PRECISION_VARIABLE) or "auto"
     if name not in PRECISIONS:
@@ -45,7 +45,7 @@ def pick_precision(name: str, device: torch.device) -> str:
 
 
 class InPrecision(nn.Module):
-    """A network that computes in fp32 or bf16 and always answers in fp32. Its weights stay fp32."""
+    """A network that computes in fp32 or bf16 and always returns fp32. Its weights stay fp32."""
 
     def __init__(self, network: nn.Module, precision: str, device: torch.device) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ class InPrecision(nn.Module):
         self._bf16, self._device = precision == "bf16", device.type
 
     def forward(self, *inputs: Any) -> torch.Tensor:
-        """The network's answer, as float32."""
+        """The network's output, as float32."""
         with torch.autocast(self._device, torch.bfloat16, enabled=self._bf16):
             answer = self.network(*inputs)
         return answer.float()

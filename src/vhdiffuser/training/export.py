@@ -1,4 +1,4 @@
-"""From the user's runs to the folder that ships: every network in half precision, small enough to be cloned."""
+"""Export runs to a folder of weights: half precision, small enough to ship with the package."""
 
 from __future__ import annotations
 
@@ -25,29 +25,29 @@ if TYPE_CHECKING:
     import torch
 
 LIMIT = 10_000_000
-"""Bytes that the models of one environment may take together."""
+"""Maximum total bytes of the models of one environment."""
 
 
 @dataclass(frozen=True)
 class ShippedModel:
-    """One network as it ships."""
+    """One exported network."""
 
     kind: str
     """`planner`, `length` or `dynamics`."""
     header: ModelHeader
-    """Its header, with the planning options that it ships with."""
+    """Its header, with the planning options to ship."""
     parameters: int
-    """Trained numbers and fixed ones in the file."""
+    """Number of values in the file, trained and fixed."""
     bytes: int
     """Size of the file."""
     sha256: str
-    """Digest of the file that ships."""
+    """Digest of the file."""
 
 
 def ship(environment: str, runs: dict[str, str], out: Path, gamma: float | None = None) -> dict[str, ShippedModel]:
     """Write `KIND.safetensors` to `out` for each kind and run name in `runs`, and `config.json`.
 
-    Nothing is written if one is not fit. `gamma` replaces the margin that the planner's run has.
+    Nothing is written if any of them cannot ship. `gamma` replaces the margin of the planner's run.
     """
     loaded = {kind: _load(environment, kind, run, gamma) for kind, run in runs.items()}
     shipped: dict[str, ShippedModel] = {}
@@ -61,7 +61,7 @@ def ship(environment: str, runs: dict[str, str], out: Path, gamma: float | None 
         if total > LIMIT:
             sizes = ", ".join(f"{kind} {model.bytes / 1e6:.1f} MB" for kind, model in shipped.items())
             raise DataError(
-                f"{environment}: {total / 1e6:.1f} MB in all ({sizes}), and at most {LIMIT / 1e6:.0f} MB ship. "
+                f"{environment}: {total / 1e6:.1f} MB in total ({sizes}), but at most {LIMIT / 1e6:.0f} MB may ship. "
                 "Train narrower networks (--dim, --dim-mults)."
             )
         for draft in Path(folder).iterdir():
@@ -82,9 +82,9 @@ def _shipped(path: Path, kind: str, tensors: dict[str, torch.Tensor], header: Mo
 
 
 def archive(environment: str, names: Sequence[str], out: Path) -> dict[str, Path]:
-    """Write the finished runs `names` (none: all of them) in half precision to the folder `out/ENVIRONMENT`.
+    """Write the finished runs `names` (empty: all) in half precision to the folder `out/ENVIRONMENT`.
 
-    What `vhd bench --weights OUT` measures are then the files that anyone else can be given.
+    `vhd bench --weights OUT` then measures the very files that you can share.
     """
     trained = trained_models(environment)
     if unknown := [name for name in names if name not in trained]:
@@ -101,7 +101,7 @@ def archive(environment: str, names: Sequence[str], out: Path) -> dict[str, Path
 
 
 def _load(environment: str, kind: str, run: str, gamma: float | None) -> tuple[dict[str, torch.Tensor], ModelHeader]:
-    """A run's model, checked to be one that can ship."""
+    """A run's model, checked to be fit to ship."""
     from vhdiffuser.diffusion.config import PlannerConfig
     from vhdiffuser.diffusion.options import PlanningOptions
 
@@ -112,7 +112,7 @@ def _load(environment: str, kind: str, run: str, gamma: float | None) -> tuple[d
     if kind == "planner":
         config = PlannerConfig.from_json(header.config)
         if config.horizon is not None:
-            raise DataError(f"{path}: a planner of the fixed horizon {config.horizon}; the variable-horizon one ships.")
+            raise DataError(f"{path}: has the fixed horizon {config.horizon}; only variable-horizon planners ship.")
         planning = PlanningOptions.from_json(header.planning).changed(gamma=gamma)
         header = replace(header, planning=planning.to_json())
     return tensors, header

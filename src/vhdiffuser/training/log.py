@@ -1,4 +1,4 @@
-"""What a training writes as it goes: `log.jsonl`, and the same for TensorBoard."""
+"""The training log: `log.jsonl`, and the same for TensorBoard."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from vhdiffuser.files import atomic_path
 class TrainingLog:
     """`log.jsonl` and TensorBoard; lines after the checkpoint we resume from are dropped.
 
-    Of a run that begins anew, lines are held back until `begin`: until then the old run's stay.
+    When a run is restarted, lines are held back until `begin`; until then the old run's log stays.
     """
 
     def __init__(self, folder: Path, first: int, restart: bool) -> None:
@@ -23,7 +23,7 @@ class TrainingLog:
             self._open()
 
     def begin(self) -> None:
-        """The first checkpoint is written: the old run's model and logs go, ours begin."""
+        """Call after the first checkpoint: deletes the old run's model and logs and starts the new ones."""
         if self._board is not None:
             return
         for old in (self.folder / "model.safetensors", self.path, *self.folder.glob("tensorboard/events.out.*")):
@@ -57,5 +57,5 @@ class TrainingLog:
 def _update_of(line: str) -> float:
     try:
         return json.loads(line)["update"]
-    except (ValueError, KeyError):  # the last line of a killed run may be torn
+    except (ValueError, KeyError):  # the last line of a killed run may be incomplete
         return float("inf")

@@ -1,8 +1,8 @@
 """Muon (Jordan et al. 2024) for convolutions, AdamW for everything else.
 
-An update of a weight matrix is orthogonalised before it is applied, so that all its directions are learnt at
+The update of a weight matrix is orthogonalised before it is applied, so that all directions are learned at
 the same pace. On the same mini-batches of maze2d-large the planner's loss was a sixth below AdamW's (docs/planner.md).
-torch's own Muon takes matrices only and leaves the rest to a second optimiser; the loop wants one.
+torch's own Muon takes matrices only and leaves the rest to a second optimiser; our loop needs a single one.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _QUINTIC = (3.4445, -4.7750, 2.0315)
 """Coefficients of the Newton-Schulz step: steep at 0, so that small singular values grow fast."""
 _STEPS = 5
 _SMALLEST = 16
-"""Fewest channels on either side for which a convolution counts as a matrix."""
+"""Minimum number of input and output channels for a convolution to be treated as a matrix."""
 
 
 class Muon(torch.optim.Optimizer):
-    """One optimiser for a network of convolutions: its inner ones by Muon, the rest by AdamW."""
+    """One optimiser for a convolutional network: Muon for its inner convolutions, AdamW for the rest."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Muon(torch.optim.Optimizer):
                 self._muon(weights, group)
 
     def _muon(self, weights: list[torch.Tensor], group: dict[str, Any]) -> None:
-        """Weights of one shape at once: Nesterov momentum, orthogonalised, scaled to an AdamW update's size."""
+        """Update all weights of one shape: Nesterov momentum, orthogonalised, scaled to the size of an AdamW update."""
         for weight in weights:
             if not self.state[weight]:
                 self.state[weight]["momentum"] = torch.zeros_like(weight)
@@ -63,13 +63,13 @@ class Muon(torch.optim.Optimizer):
         torch._foreach_lerp_(momenta, gradients, 1 - group["momentum"])
         directions = torch._foreach_lerp(gradients, momenta, group["momentum"])
         matrices = orthogonalized(torch.stack(directions).flatten(2))  # (n, out, in * kernel)
-        # Liu et al. 2025: with this factor AdamW's learning rate and decay serve unchanged.
+        # Liu et al. 2025: with this factor, AdamW's learning rate and decay apply unchanged.
         size = 0.2 * math.sqrt(max(matrices.shape[1:]))
         torch._foreach_mul_(weights, 1 - group["lr"] * group["weight_decay"])
         torch._foreach_add_(weights, [m.view_as(weights[0]) for m in matrices], alpha=-group["lr"] * size)
 
     def _adamw(self, weights: list[torch.Tensor], group: dict[str, Any]) -> None:
-        """Loshchilov and Hutter 2019, by torch's fused kernel."""
+        """Loshchilov and Hutter 2019, with torch's fused kernel."""
         for weight in weights:
             if not self.state[weight]:
                 self.state[weight]["step"] = torch.zeros((), device=weight.device)
@@ -96,8 +96,8 @@ class Muon(torch.optim.Optimizer):
 def orthogonalized(matrices: torch.Tensor) -> torch.Tensor:
     """(n, rows, columns) -> the same with singular values near 1 (0.7 to 1.2) and the same singular vectors.
 
-    Every Newton-Schulz step multiplies X from the left by a polynomial P of its Gram matrix, X X^T -> P X X^T P. So the
-    steps are taken on the small square matrices alone, and X, five times as wide for a kernel of 5, is multiplied once.
+    Each Newton-Schulz step multiplies X from the left by a polynomial P of its Gram matrix, X X^T -> P X X^T P. So the
+    steps run on the small square matrices alone, and X, five times as wide for a kernel of 5, is multiplied once.
     """
     a, b, c = _QUINTIC
     tall = matrices.shape[1] > matrices.shape[2]

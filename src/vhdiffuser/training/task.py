@@ -1,4 +1,4 @@
-"""What the training loop asks of a network's recipe. Planner, Length Predictor and inverse dynamics each have one."""
+"""The interface between the training loop and what it trains: planner, Length Predictor or inverse dynamics."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from vhdiffuser.weights.format import ModelHeader
 
 
 class Task(Protocol):
-    """A network to train, and how. The loop owns the optimiser, the EMA, precision and checkpoints.
+    """A network to train and its loss. The loop owns the optimiser, the EMA, precision and checkpoints.
 
-    A task keeps its data as tensors on the device it was made for, and draws every random number
-    from the generator it is handed (on that device): same seed, same bytes.
+    A task keeps its data as tensors on its device, and draws every random number from the generator
+    passed to it (on that device): same seed, same bytes.
     """
 
     def make_network(self) -> nn.Module:
-        """A fresh network; the loop seeds torch before it calls this."""
+        """A fresh network; the loop seeds torch before calling this."""
         ...
 
     def loss(
@@ -26,17 +26,17 @@ class Task(Protocol):
     ) -> tuple[torch.Tensor, dict[str, float | torch.Tensor]]:
         """Loss of one fresh mini-batch, and scalars for the log (tensors are read only when logged).
 
-        `network` may be wrapped for several devices: call it, do not reach into it. `ema` is the
-        exponential moving average of its weights, without gradient.
+        `network` may be wrapped for several devices: call it, and access nothing inside it. `ema` is the
+        network with the exponential moving average of the weights, without gradient.
         """
         ...
 
     def state(self) -> dict[str, Any]:
-        """What changes during training beside the weights (a curriculum's phase), as JSON can hold it."""
+        """What changes during training besides the weights (e.g. a curriculum's phase), JSON-serialisable."""
         ...
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Continue from `state()`."""
+        """Restore `state()`."""
         ...
 
     def header(self) -> ModelHeader:

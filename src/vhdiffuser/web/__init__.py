@@ -1,1 +1,1 @@
-"""The page and its small server: an application made by `vhdiffuser.web.app.create_app`."""
+"""The web page and its server: an application created by `vhdiffuser.web.app.create_app`."""

@@ -1,7 +1,7 @@
-"""The JSON API: what each address takes, and who answers it.
+"""The JSON API: its routes and their handlers.
 
-Every answer that takes work is worked at off the event loop (`vhdiffuser.web.jobs`). Streams are lines of JSON,
-each with an `event`; a request that is wrong is refused with a status before the first line.
+Work runs off the event loop (`vhdiffuser.web.jobs`). Streams are lines of JSON, each with an `event`; an invalid
+request is refused with a status before the first line.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _REFUSALS: dict[int | str, dict[str, Any]] = {
     status: {"model": messages.RefusalReply, "description": text}
     for status, text in (
         (404, "unknown environment, or one that is not ready"),
-        (409, "replaced by a newer request of the same page"),
+        (409, "superseded by a newer request of the same page"),
         (413, "the body is too large"),
         (422, "malformed, out of bounds, or a point in a wall"),
         (429, "too many requests at once"),
@@ -43,7 +43,7 @@ Name = Annotated[str, Path(max_length=64)]
 
 
 def add_api(app: FastAPI, library: Library, jobs: Jobs) -> None:
-    """All addresses under `/api`."""
+    """Add all routes under `/api`."""
     requests = Requests(library, jobs)
     _add_environments(app, requests)
     _add_answers(app, requests)
@@ -51,7 +51,7 @@ def add_api(app: FastAPI, library: Library, jobs: Jobs) -> None:
 
 
 def refusal_of(error: VhdError) -> tuple[int, messages.RefusalReply]:
-    """Status and reason. What a damaged model file says names paths of this machine, so it goes to the log only."""
+    """Status and reason. Errors of damaged model files contain local paths, so they go to the log only."""
     if isinstance(error, Refusal):
         return error.status, messages.RefusalReply(kind=error.kind, reason=str(error))
     if isinstance(error, UnknownNameError):
@@ -65,22 +65,22 @@ def refusal_of(error: VhdError) -> tuple[int, messages.RefusalReply]:
 
 @dataclass(frozen=True)
 class Requests:
-    """What requests have in common: an environment to load, a pair to check, a place in the queue of jobs."""
+    """What requests share: loading an environment, checking a pair, queueing a job."""
 
     library: Library
     jobs: Jobs
 
     async def load(self, name: str, request: Request) -> Loaded:
-        """The environment. Loading has a token of its own: its time is not taken from the work that follows."""
-        if (at_hand := self.library.at_hand(name)) is not None:
-            return at_hand
+        """The environment. Loading has its own token, so it does not count towards the time limit of the work."""
+        if (if_loaded := self.library.if_loaded(name)) is not None:
+            return if_loaded
         token = self.jobs.token(None, "load", 0)
         return await self.jobs.run("slow", token, request.is_disconnected, partial(self.library.get, name))
 
     async def prepare(
         self, body: messages.PlanRequest | messages.FieldRequest, channel: str, request: Request
     ) -> tuple[Loaded, Instance, Token]:
-        """Everything that can be wrong with a request is found here, before the answer begins."""
+        """Validate the request completely before the response starts."""
         loaded = await self.load(body.environment, request)
         token = self.jobs.token(body.client, channel, body.sequence)
         if isinstance(body, messages.PlanRequest):
@@ -90,11 +90,11 @@ class Requests:
 
 
 def _add_environments(app: FastAPI, requests: Requests) -> None:
-    """Which environments there are, and one of them."""
+    """Routes that list and describe environments."""
 
     @app.get("/api/environments", response_model=list[messages.EnvironmentEntry])
     async def environments() -> list[messages.EnvironmentEntry]:
-        """All environments; those that lack weights or simulator come with the commands that get them."""
+        """All environments; for those that lack weights or a simulator, the commands that get them."""
         return [
             messages.EnvironmentEntry(name=name, ready=not missing.to_plan, commands=list(missing.to_plan))
             for name, missing in requests.library.listing()
@@ -119,7 +119,7 @@ def _add_environments(app: FastAPI, requests: Requests) -> None:
 
 
 def _add_answers(app: FastAPI, requests: Requests) -> None:
-    """One question, one answer."""
+    """Routes with a single response."""
 
     @app.post("/api/lengths", response_model=messages.LengthsReply, responses=_REFUSALS)
     async def lengths(body: messages.LengthsRequest, request: Request) -> messages.LengthsReply:
@@ -130,7 +130,7 @@ def _add_answers(app: FastAPI, requests: Requests) -> None:
 
     @app.post("/api/plan", response_model=messages.PlannedReply, responses=_REFUSALS)
     async def plan(body: messages.PlanRequest, request: Request) -> messages.PlannedReply:
-        """Predicted horizon and plan of one pair."""
+        """Predicted horizon and plan for one pair."""
         loaded, pair, token = await requests.prepare(body, "plan", request)
 
         def work() -> messages.PlannedReply:
@@ -141,7 +141,7 @@ def _add_answers(app: FastAPI, requests: Requests) -> None:
 
     @app.post("/api/execute", response_model=messages.ExecutionReply, responses=_REFUSALS)
     async def execute(body: messages.ExecuteRequest, request: Request) -> messages.ExecutionReply:
-        """Plan and execute one pair, single-shot or with replanning."""
+        """Plan and execute for one pair, single-shot or with replanning."""
         loaded, pair, token = await requests.prepare(body, "execute", request)
         work = partial(executing.execute, loaded, body, pair, token)
         return await requests.jobs.run("slow", token, request.is_disconnected, work)
@@ -155,11 +155,11 @@ def _add_answers(app: FastAPI, requests: Requests) -> None:
 
 
 def _add_streams(app: FastAPI, requests: Requests) -> None:
-    """One question, several answers, each as soon as it is known."""
+    """Routes that stream results as they become available."""
 
     @app.post("/api/stream", response_class=StreamingResponse, responses={**_REFUSALS, **_LINES})
     async def stream(body: messages.StreamRequest, request: Request) -> StreamingResponse:
-        """Events `horizon`, `plan` and, with a protocol, `execution`: each as soon as it is known."""
+        """Events `horizon`, `plan` and, with a protocol, `execution`: each as soon as it is available."""
         loaded, pair, token = await requests.prepare(body, "stream", request)
 
         async def events() -> AsyncIterator[tuple[str, BaseModel]]:
@@ -190,7 +190,7 @@ def _add_streams(app: FastAPI, requests: Requests) -> None:
 
 
 def _stream(events: AsyncIterator[tuple[str, BaseModel]], token: Token) -> StreamingResponse:
-    """Lines of JSON. What goes wrong after the first line is a line too; when nobody reads, the work ends."""
+    """Lines of JSON. Errors after the first line are lines too; work stops when the client disconnects."""
 
     async def lines() -> AsyncIterator[str]:
         try:

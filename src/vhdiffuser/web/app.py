@@ -1,4 +1,4 @@
-"""The server: a small JSON API around a planner (`vhdiffuser.web.api`), and the page that uses it."""
+"""The server: a JSON API around a planner (`vhdiffuser.web.api`), and the page that uses it."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from vhdiffuser.web.limits import Limits
 from vhdiffuser.web.middleware import RequestLimits
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
-"""Names under which the page may be asked for: a foreign name that points here is another site's trick."""
+"""Accepted host names: any other name that resolves to this machine may be a DNS-rebinding attack."""
 
 
 def create_app(library: Library, limits: Limits | None = None, hosts: tuple[str, ...] = LOOPBACK) -> FastAPI:
-    """The application. `hosts` are the names it answers to; `*` for all."""
+    """The application. `hosts` are the accepted host names; `*` for all."""
     limits = limits or Limits()
     jobs = Jobs(limits)
 
@@ -72,7 +72,7 @@ def _add_refusals(app: FastAPI) -> None:
 
 
 def _add_page(app: FastAPI) -> None:
-    """The page's own files, read once: nothing else of this machine has an address."""
+    """Serve the page's own files, read once; no other file of this machine is reachable."""
     folder = files("vhdiffuser.web") / "static"
     assets = {item.name: item.read_bytes() for item in folder.iterdir() if item.is_file()}
 
@@ -82,6 +82,6 @@ def _add_page(app: FastAPI) -> None:
         if name not in assets:
             raise HTTPException(404, "there is no such page.")
         kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
-        # Not left to the system's table of types, which may call a script plain text.
+        # Not left to the system's MIME table, which may call a script plain text.
         kind = {"js": "text/javascript", "svg": "image/svg+xml"}.get(name.rsplit(".", 1)[-1], kind)
         return Response(assets[name], media_type=kind)

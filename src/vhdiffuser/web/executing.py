@@ -1,4 +1,4 @@
-"""Execution of one pair, by one method or by several side by side, that can be ended at any step."""
+"""Execution of one pair, by one method or several, which can be cancelled at any step."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ COMPARED = ("vhd", "fh-h1", "fh-h2", "fh-h3")
 """Methods of the page's comparison: those of the paper's Fig. 3."""
 
 _PLAN_POINTS = 160
-"""Points of a plan that are sent with an execution at most."""
+"""Maximum number of points of a plan sent with an execution."""
 
 
 @dataclass(frozen=True)
 class _EndableController(Controller):
-    """A controller that stops when nobody waits for the execution any more."""
+    """A controller that stops when the execution is cancelled."""
 
     controller: Controller
     """Acts."""
     token: Token
-    """Asked before each action."""
+    """Checked before each action."""
 
     def act(self, observations: FloatArray, plans: Sequence[Plan], indices: IntArray) -> FloatArray:
         """As the controller does."""
@@ -51,10 +51,10 @@ class _EndableController(Controller):
 
 @dataclass(frozen=True)
 class _EndablePlanner(ForwardingPlanner):
-    """A planner that stops when nobody waits for the execution any more."""
+    """A planner that stops when the execution is cancelled."""
 
     token: Token
-    """Asked before each plan."""
+    """Checked before each plan."""
 
     def plan_batch(
         self, starts: FloatArray, goals: FloatArray, lengths: IntArray | None = None, *, seeds: IntArray
@@ -65,7 +65,7 @@ class _EndablePlanner(ForwardingPlanner):
 
 
 def execute(loaded: Loaded, request: ExecuteRequest, instance: Instance, token: Token) -> ExecutionReply:
-    """VHD on this pair, or a plan of the length that the request fixes."""
+    """VHD on this pair, or a plan of the requested length."""
     return _run(loaded, planner_of(loaded, request), request, instance, request.length, token)
 
 
@@ -102,11 +102,11 @@ def _run(
 ) -> ExecutionReply:
     if loaded.controller is None:
         raise NotReady(
-            f"{loaded.spec.name}: its controller's weights are not there, so plans cannot be executed. "
+            f"{loaded.spec.name}: its controller's weights are missing, so plans cannot be executed. "
             f"Make them with `vhd train dynamics {loaded.spec.name}`."
         )
     rule = paper_rule(request.protocol, loaded.environment.step_budget)
-    assert loaded.pool is not None  # a request to execute is refused where there is no simulator
+    assert loaded.pool is not None  # without a simulator, requests to execute are refused
     with loaded.pool.lent() as simulators:
         executor = Executor(
             _EndablePlanner(planner, token),
@@ -133,7 +133,7 @@ def _run(
 
 
 def made_plans(spec: EnvSpec, plans: tuple[tuple[int, Plan], ...]) -> list[MadePlan]:
-    """The plans of an execution with the reason for each: the first, a deviation, or the last one's end."""
+    """The plans of an execution and the reason for each: the first, a deviation, or the end of the previous plan."""
     result = []
     for number, (step, plan) in enumerate(plans):
         reason: Literal["start", "deviation", "ended"] = "start"

@@ -12,7 +12,7 @@ from vhdiffuser.web.scene import numbers, views_of
 
 
 def distance_field(loaded: Loaded, request: FieldRequest, instance: Instance) -> FieldReply:
-    """f_theta(s, g) T_max for starts at rest on a grid, in the plane of the view that holds the start."""
+    """f_theta(s, g) T_max for starts at rest on a grid, in the plane of the view through the start."""
     predictor = loaded.planner.length_predictor
     if predictor is None:
         raise VhdError(f"{loaded.spec.name}: this planner has no Length Predictor, so there is no field.")
@@ -41,7 +41,7 @@ def distance_field(loaded: Loaded, request: FieldRequest, instance: Instance) ->
 
 
 def _axes(view: View, points: int) -> tuple[FloatArray, FloatArray]:
-    """Centres of equal squares that fill the view, `points` along its longer side."""
+    """Centres of equal squares that tile the view, `points` along its longer side."""
     width, height = view.right_range[1] - view.right_range[0], view.up_range[1] - view.up_range[0]
     side = max(width, height) / points
     columns, rows = max(round(width / side), 2), max(round(height / side), 2)
@@ -51,7 +51,7 @@ def _axes(view: View, points: int) -> tuple[FloatArray, FloatArray]:
 
 
 def _free(loaded: Loaded, places: FloatArray) -> BoolArray:
-    """(rows, columns) bool: free space and one point into its walls, so that a smooth picture reaches them."""
+    """(rows, columns) bool: free space plus one point into the walls, so that an interpolated image reaches them."""
     walls = loaded.environment.geometry.walls
     if len(walls) == 0:
         return np.ones(places.shape[:-1], bool)

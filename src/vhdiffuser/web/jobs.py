@@ -1,7 +1,7 @@
-"""Where work waits its turn: off the event loop, in two lanes, each request with a token that can end it.
+"""Job queue: work runs off the event loop, in two lanes, and each request has a token that can cancel it.
 
-Plans are quick and executions are slow; each kind has its own lane of threads, so that an ant on its way does
-not hold up a drag. A page numbers its requests: a new one ends what is left of the older ones.
+Plans are quick and executions are slow; each kind has its own lane of threads, so that a running ant does
+not delay a drag. A page numbers its requests: a new one cancels the older ones.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ Result = TypeVar("Result")
 
 _THREADS: dict[Lane, int] = {"quick": 2, "slow": 2}
 _LOOK_EVERY = 0.05
-"""Seconds between two looks at whether the visitor is still there."""
+"""Seconds between two checks whether the client is still connected."""
 
 
 class Token:
-    """The right to go on working; long work asks it now and then."""
+    """A cancellation token, which long work checks regularly."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -33,16 +33,16 @@ class Token:
         self._ended = threading.Event()
 
     def end(self) -> None:
-        """Nobody waits for the result any more."""
+        """Cancel the work."""
         self._ended.set()
 
     @property
     def ended(self) -> bool:
-        """Whether the work is in vain."""
+        """Whether the work is cancelled."""
         return self._ended.is_set()
 
     def check(self) -> None:
-        """Raise where the work is in vain or takes too long."""
+        """Raise if the work is cancelled or takes too long."""
         if self._ended.is_set():
             raise Stale
         if time.monotonic() > self._deadline:
@@ -50,7 +50,7 @@ class Token:
 
 
 class Jobs:
-    """Takes requests on and has them worked at."""
+    """Accepts requests and runs their work in threads."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -59,7 +59,7 @@ class Jobs:
         self._newest: OrderedDict[tuple[str, str], tuple[int, Token]] = OrderedDict()
 
     def token(self, client: str | None, channel: str, sequence: int) -> Token:
-        """The token of a new request; older ones of the same page and channel are ended by it."""
+        """The token of a new request; cancels older requests of the same page and channel."""
         token = Token(self._limits.seconds)
         if client is None:
             return token
@@ -77,7 +77,7 @@ class Jobs:
     async def run(
         self, lane: Lane, token: Token, gone: Callable[[], Awaitable[bool]], work: Callable[[], Result]
     ) -> Result:
-        """`work()` in a thread of the lane. The token ends when the visitor is gone."""
+        """Run `work()` in a thread of the lane. The token is cancelled when the client disconnects."""
         if self._pending[lane] >= self._limits.waiting:
             raise TooBusy
         self._pending[lane] += 1
@@ -87,7 +87,7 @@ class Jobs:
                 if await gone():
                     token.end()
             return future.result()
-        except asyncio.CancelledError:  # the server has given the answer up, most often because nobody reads it
+        except asyncio.CancelledError:  # the server dropped the response, usually because the client disconnected
             token.end()
             future.add_done_callback(_forget)
             raise
@@ -95,7 +95,7 @@ class Jobs:
             self._pending[lane] -= 1
 
     def close(self) -> None:
-        """End all work."""
+        """Cancel all work."""
         for _, token in self._newest.values():
             token.end()
         for pool in self._pools.values():
@@ -103,7 +103,7 @@ class Jobs:
 
 
 def _forget(future: asyncio.Future[Any]) -> None:
-    """Take note of how given-up work ended, which asyncio would otherwise log as an error that nobody saw."""
+    """Retrieve the outcome of cancelled work, which asyncio would otherwise log as an unhandled error."""
     if not future.cancelled():
         future.exception()
 

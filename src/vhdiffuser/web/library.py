@@ -1,4 +1,4 @@
-"""Which environments can be shown, and their models: loaded when first asked for, and kept."""
+"""The environments that can be shown, and their models: loaded on first use and cached."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
 
 
 class SimulatorPool:
-    """Simulators that are lent to one execution at a time. No more are made than are ever lent at once."""
+    """A pool of simulators, each lent to one execution at a time and created only when needed."""
 
     def __init__(self, make_env: EnvFactory, first: PlanningEnv) -> None:
-        """`first` is lent first: a simulator takes up to seconds to make."""
+        """`first` is lent first: creating a simulator can take seconds."""
         self._make_env = make_env
         self._idle: SimpleQueue[Simulators] = SimpleQueue()
         self._idle.put(Simulators(lambda: first, slots=1, workers=1))
 
     @contextmanager
     def lent(self) -> Iterator[Simulators]:
-        """One simulator, for as long as the block lasts."""
+        """One simulator, for the duration of the block."""
         try:
             simulators = self._idle.get_nowait()
         except Empty:
@@ -48,92 +48,94 @@ class SimulatorPool:
 
 @dataclass(frozen=True)
 class Loaded:
-    """Everything that is needed to plan and execute in one environment."""
+    """Everything needed to plan and execute in one environment."""
 
     environment: Environment
     """The environment."""
     env: InstanceSource
-    """Asked for random instances and whether a point is free: what no execution changes."""
+    """Used for random instances and free-space checks, which do not change its state."""
     planner: Planner
     """The variable-horizon planner with its Length Predictor."""
     fixed: dict[int, Planner]
-    """Planners that were trained for one horizon, by horizon; those that are there."""
+    """The available fixed-horizon planners, by horizon."""
     controller: Controller | None
-    """Low-level controller; None where its model is missing."""
+    """Low-level controller; None if its model is missing."""
     pool: SimulatorPool | None
-    """Simulators for executions; None where there is only data."""
+    """Simulators for executions; None if there is only data."""
 
     @property
     def spec(self) -> EnvSpec:
-        """The environment's planning contract."""
+        """The environment's spec."""
         return self.environment.spec
 
 
 @dataclass(frozen=True)
 class Missing:
-    """Commands that get what is not there: weights, or the simulator's extra."""
+    """Commands that get what is missing: weights, or the simulator's extra."""
 
     to_plan: tuple[str, ...] = ()
-    """Without these nothing can be planned."""
+    """Needed to plan."""
     to_execute: tuple[str, ...] = ()
-    """Without these plans cannot be executed."""
+    """Needed to execute plans."""
 
 
 @dataclass(frozen=True)
-class Shelf:
+class Entry:
     """One environment of the library."""
 
     name: str
     """Name in the registry."""
     missing: Callable[[], Missing]
-    """Looks for weights and simulator."""
+    """Checks for weights and simulator."""
     load: Callable[[], Loaded]
     """Loads them."""
     lock: threading.Lock = field(default_factory=threading.Lock)
-    """Held while loading, so that two visitors do not load twice."""
+    """Held while loading, so that concurrent requests load once."""
 
 
 class Library:
     """All environments, by name."""
 
-    def __init__(self, shelves: list[Shelf]) -> None:
-        self._shelves = {shelf.name: shelf for shelf in shelves}
+    def __init__(self, entries: list[Entry]) -> None:
+        self._entries = {entry.name: entry for entry in entries}
         self._loaded: dict[str, Loaded] = {}
 
     @classmethod
     def of_weights(cls, source: Source = "shipped") -> Library:
-        """All environments and imported datasets, with the models that ship or those that the user has trained."""
-        names = [name for name in known_names() if get_environment(name).spec.goal_dim > 1]  # the page is flat
+        """All environments and imported datasets, with the shipped models or those that the user trained."""
+        names = [
+            name for name in known_names() if get_environment(name).spec.goal_dim > 1
+        ]  # the page draws in two dimensions
         sources = {name: _source(name, source) for name in names}
-        return cls([Shelf(name, partial(_missing, name, of), partial(_load, name, of)) for name, of in sources.items()])
+        return cls([Entry(name, partial(_missing, name, of), partial(_load, name, of)) for name, of in sources.items()])
 
     def listing(self) -> list[tuple[str, Missing]]:
-        """Every environment, and what it lacks."""
-        return [(name, shelf.missing()) for name, shelf in self._shelves.items()]
+        """All environments, and what each lacks."""
+        return [(name, entry.missing()) for name, entry in self._entries.items()]
 
-    def at_hand(self, name: str) -> Loaded | None:
-        """The environment if it is loaded: answers at once."""
-        if name not in self._shelves:
-            raise UnknownNameError("environment", name[:64], list(self._shelves))
+    def if_loaded(self, name: str) -> Loaded | None:
+        """The environment if it is already loaded, otherwise None."""
+        if name not in self._entries:
+            raise UnknownNameError("environment", name[:64], list(self._entries))
         return self._loaded.get(name)
 
     def get(self, name: str) -> Loaded:
         """The environment, loaded."""
-        if (loaded := self.at_hand(name)) is not None:
+        if (loaded := self.if_loaded(name)) is not None:
             return loaded
-        shelf = self._shelves[name]
-        with shelf.lock:
+        entry = self._entries[name]
+        with entry.lock:
             if name not in self._loaded:
-                if commands := shelf.missing().to_plan:
+                if commands := entry.missing().to_plan:
                     raise NotReady(f"{name} is not ready: run {_spoken(commands)}.")
-                loaded = shelf.load()
+                loaded = entry.load()
                 _warm_up(loaded)
                 self._loaded[name] = loaded
         return self._loaded[name]
 
 
 def _warm_up(loaded: Loaded) -> None:
-    """What a first plan imports takes seconds: let them pass while the page still says that it is loading."""
+    """Make a first plan, whose imports take seconds, while the page still shows that it is loading."""
     centre = loaded.planner.normalizer.center
     loaded.planner.with_options(steps=1).plan(centre, loaded.spec.goal_of(centre), loaded.spec.L_min)
 
@@ -143,7 +145,7 @@ def _spoken(commands: tuple[str, ...]) -> str:
 
 
 def _source(name: str, source: Source) -> Source:
-    """Where the models of one environment are: what ships with nothing can only have been trained."""
+    """Where the models of an environment are: without shipped weights, they can only have been trained."""
     return "trained" if source == "shipped" and name not in shipped_environments() else source
 
 

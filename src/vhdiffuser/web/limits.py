@@ -1,4 +1,4 @@
-"""How much one visitor may ask for, and the reasons with which more is refused."""
+"""Limits on requests, and the errors with which they are refused."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ class Limits:
     """Bounds on the size, number and time of requests."""
 
     body_bytes: int = 65_536
-    """Bytes of a request's body."""
+    """Maximum bytes of a request's body."""
     waiting: int = 16
-    """Pieces of work that may wait or run in one lane; further ones are refused."""
+    """Maximum jobs waiting or running per lane; further ones are refused."""
     seconds: float = 60.0
-    """Time that one request may take, waiting included."""
+    """Maximum seconds per request, including waiting."""
     clients: int = 256
-    """Pages whose sequence numbers are remembered; the one idle longest is forgotten first."""
+    """Maximum pages whose sequence numbers are remembered; the longest idle is dropped first."""
 
 
 class Refusal(VhdError):
-    """A request that is not answered, with its HTTP status."""
+    """A refused request, with its HTTP status."""
 
     status = 422
-    """HTTP status of the answer."""
+    """HTTP status of the response."""
     kind = "refused"
-    """One word for programs."""
+    """Machine-readable kind."""
 
 
 class NotReady(Refusal):
-    """An environment that is known, but whose weights or simulator are not there."""
+    """The environment is known, but its weights or simulator are missing."""
 
     status = 404
     kind = "not-ready"
 
 
 class Stale(Refusal):
-    """A request that a newer one of the same page has replaced."""
+    """A newer request of the same page has superseded this one."""
 
     status = 409
     kind = "stale"
@@ -48,7 +48,7 @@ class Stale(Refusal):
 
 
 class TooBusy(Refusal):
-    """More work than the server takes on at once."""
+    """The queue is full."""
 
     status = 429
     kind = "busy"
@@ -58,7 +58,7 @@ class TooBusy(Refusal):
 
 
 class TooSlow(Refusal):
-    """Work that was given up."""
+    """The work exceeded its time limit."""
 
     status = 503
     kind = "slow"

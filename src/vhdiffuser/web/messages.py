@@ -1,4 +1,4 @@
-"""What the page and the server say to each other. Everything that comes in is bounded here."""
+"""Messages between page and server. All input is bounded here."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from vhdiffuser.diffusion.samplers import SAMPLERS
 from vhdiffuser.errors import UnknownNameError
 
 MAX_PAIRS = 256
-"""Pairs in one request for lengths."""
+"""Maximum pairs per request for lengths."""
 MAX_GRID = 160
-"""Points along the longer side of a distance field."""
+"""Maximum points along the longer side of a distance field."""
 
 Point = Annotated[list[FiniteFloat], Field(min_length=1, max_length=32)]
 Protocol = Literal["ss", "rp"]
 
 
 def _known_sampler(name: str) -> str:
-    """Pydantic's validators refuse by ValueError."""
+    """Raises ValueError, as pydantic's validators must."""
     try:
         SAMPLERS.require(name)
     except UnknownNameError as error:
@@ -28,28 +28,28 @@ def _known_sampler(name: str) -> str:
 
 
 class _Strict(BaseModel):
-    """Unknown fields are refused: a misspelt option must not be ignored."""
+    """Refuses unknown fields: a misspelt option must not be ignored."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 class Numbered(_Strict):
-    """A request that may be replaced by a newer one."""
+    """A request that a newer one may supersede."""
 
-    client: str | None = Field(None, max_length=40, pattern=r"^[A-Za-z0-9-]+$", description="Any name of the page.")
-    sequence: int = Field(0, ge=0, le=2**53, description="Counts up; a newer request ends an older one.")
+    client: str | None = Field(None, max_length=40, pattern=r"^[A-Za-z0-9-]+$", description="An id of the page.")
+    sequence: int = Field(0, ge=0, le=2**53, description="Increasing; a newer request cancels older ones.")
 
 
 class PlanRequest(Numbered):
     """One start and one goal, and how to plan between them."""
 
     environment: str = Field(max_length=64, description="Name of the environment.")
-    start: Point = Field(description="Goal dimensions (at rest), or a whole planning state.")
+    start: Point = Field(description="Goal dimensions (at rest), or a full planning state.")
     goal: Point = Field(description="Goal dimensions.")
-    length: int | None = Field(None, ge=2, le=4096, description="States of the plan; left out: predicted.")
+    length: int | None = Field(None, ge=2, le=4096, description="States of the plan; predicted if omitted.")
     gamma: FiniteFloat | None = Field(None, gt=0, le=10, description="Margin on the predicted length.")
     sampler: Annotated[str, Field(max_length=64), AfterValidator(_known_sampler)] | None = Field(
-        None, description="Reverse process: one of the scene's `samplers`."
+        None, description="One of the scene's `samplers`."
     )
     steps: int | None = Field(None, ge=1, le=1000, description="Reverse steps.")
     seed: int = Field(0, ge=0, le=2**31 - 1, description="Seed of the noise.")
@@ -62,9 +62,9 @@ class ExecuteRequest(PlanRequest):
 
 
 class StreamRequest(PlanRequest):
-    """Horizon, plan and, if asked for, execution, one line each."""
+    """Horizon, plan and, if requested, execution, one line each."""
 
-    protocol: Protocol | None = Field(None, description="How to execute; left out: not at all.")
+    protocol: Protocol | None = Field(None, description="How to execute; not executed if omitted.")
 
 
 class Pair(_Strict):
@@ -75,7 +75,7 @@ class Pair(_Strict):
 
 
 class LengthsRequest(_Strict):
-    """Many pairs whose horizons are asked for."""
+    """A request for the horizons of many pairs."""
 
     environment: str = Field(max_length=64)
     pairs: list[Pair] = Field(min_length=1, max_length=MAX_PAIRS)
@@ -146,18 +146,18 @@ class InstanceReply(_Strict):
 
 
 class HorizonReply(_Strict):
-    """L_hat, and how sure it is."""
+    """L_hat and its uncertainty."""
 
     length: int = Field(description="L_hat: states of the plan, after gamma and clipping.")
-    predicted: bool = Field(description="False where the request fixed the length.")
-    low: int = Field(description="Least L_hat over starts and goals within epsilon.")
-    high: int = Field(description="Greatest L_hat over starts and goals within epsilon.")
+    predicted: bool = Field(description="False if the request fixed the length.")
+    low: int = Field(description="Smallest L_hat over starts and goals within epsilon.")
+    high: int = Field(description="Largest L_hat over starts and goals within epsilon.")
     quantile_spread: float | None = Field(description="Steps between the outer predicted quantiles of lengths.")
     notes: list[str]
 
 
 class PlanReply(_Strict):
-    """A plan and how it came about. States are in the environment's units."""
+    """A plan and its denoising. States are in the environment's units."""
 
     environment: str
     length: int
@@ -186,11 +186,11 @@ class MadePlan(_Strict):
     step: int
     length: int
     reason: Literal["start", "deviation", "ended"]
-    places: list[list[float]] = Field(description="Its goal dimensions, thinned out.")
+    places: list[list[float]] = Field(description="Its goal dimensions, subsampled.")
 
 
 class ExecutionReply(_Strict):
-    """What the robot did."""
+    """An execution."""
 
     protocol: Protocol
     success: bool
@@ -209,7 +209,7 @@ class MethodReply(_Strict):
 
     method: str
     title: str
-    weights: Literal["own", "forced"] = Field(description="forced: VHD's planner, made to plan at this length.")
+    weights: Literal["own", "forced"] = Field(description="forced: VHD's planner at this length.")
     horizon: int | None
     execution: ExecutionReply
 

@@ -1,4 +1,4 @@
-"""What stands before every route: size of bodies, kind of content, and the headers that keep the page to itself."""
+"""Middleware: limits on body size and content type, and security headers."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-cache",
 }
-"""Sent with every answer: nothing is loaded from, or shown in, any other site."""
+"""Sent with every response: nothing is loaded from, or embedded in, any other site."""
 
 
 class RequestLimits:
-    """ASGI middleware. (Starlette's own base class would hold back streamed answers.)"""
+    """ASGI middleware. (Starlette's base class would buffer streamed responses.)"""
 
     def __init__(self, app: Any, limits: Limits) -> None:
         self._app, self._limits = app, limits
@@ -56,7 +56,7 @@ class RequestLimits:
         if scope["method"] != "POST":
             return None
         headers = {name.lower(): value for name, value in scope["headers"]}
-        # A form on another site can post plain text without asking the browser; JSON it cannot.
+        # A form on another site can post plain text without a CORS preflight, but not JSON.
         if headers.get(b"content-type", b"").split(b";")[0].strip().lower() != b"application/json":
             return 415, "content-type", "requests are JSON: send the header 'content-type: application/json'."
         length = headers.get(b"content-length", b"0")

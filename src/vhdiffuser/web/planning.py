@@ -1,4 +1,4 @@
-"""Horizon and plan of one pair: calls of the planner, written down for the page."""
+"""Horizon and plan for one pair, as replies for the page."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from vhdiffuser.web.messages import HorizonReply, LengthsReply, LengthsRequest, 
 from vhdiffuser.web.scene import checked_instance, notes_on, numbers, tolerance
 
 _FRAMES = 65
-"""Reverse steps that are sent to the page at most, evenly chosen."""
+"""Maximum number of reverse steps sent to the page, evenly spaced."""
 
 
 def planner_of(loaded: Loaded, request: PlanRequest) -> Planner:
@@ -49,7 +49,7 @@ def horizon(loaded: Loaded, request: PlanRequest, instance: Instance) -> Horizon
 
 
 def neighbours(loaded: Loaded, instance: Instance) -> tuple[FloatArray, FloatArray]:
-    """(n, d) starts and (n, goal_dim) goals: the pair, then it with one end moved by epsilon, where that is free."""
+    """(n, d) starts and (n, goal_dim) goals: the pair, then copies with one end moved by epsilon, if that is free."""
     dims = list(loaded.spec.goal_dims)
     side = tolerance(loaded)
     starts, goals = [instance.start], [instance.goal]
@@ -75,7 +75,7 @@ def _is_free(env: InstanceSource, instance: Instance) -> bool:
 
 
 def _quantile_spread(loaded: Loaded, instance: Instance) -> float | None:
-    """Steps between the outer quantiles, where the Length Predictor has learned several."""
+    """Steps between the outer quantiles, if the Length Predictor has several."""
     predict_spread = getattr(loaded.planner.length_predictor, "predict_spread", None)
     if predict_spread is None:
         return None
@@ -87,7 +87,7 @@ def _quantile_spread(loaded: Loaded, instance: Instance) -> float | None:
 
 
 def plan(loaded: Loaded, request: PlanRequest, instance: Instance, length: int) -> PlanReply:
-    """The plan that an execution with this seed begins with, and its denoising."""
+    """The plan with which an execution of this seed starts, and its denoising."""
     planner, spec = planner_of(loaded, request), loaded.spec
     begun = time.perf_counter()
     seed = plan_seed(request.seed, 0, 0)

@@ -1,4 +1,4 @@
-"""What there is to draw, and whether a start and a goal can be planned between."""
+"""The scene to draw, and validation of starts and goals."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from vhdiffuser.web.library import Loaded
 from vhdiffuser.web.messages import InstanceReply, SceneReply, View
 
 _DRAWS = 32
-"""Random pairs among which the page's first one is the longest."""
+"""Random pairs drawn; the page opens with the longest."""
 
 _RIM = 0.35
-"""Share of the outer walls that is drawn: they are a cell thick, and there is nothing to see in them."""
+"""Share of the outer walls' thickness (one cell) that is drawn."""
 
 
 def numbers(values: FloatArray, decimals: int = 4) -> list:
-    """An array as nested lists of short numbers."""
+    """An array as nested lists of rounded numbers."""
     return np.round(np.asarray(values, np.float64), decimals).tolist()
 
 
 def describe(loaded: Loaded, commands: tuple[str, ...]) -> SceneReply:
-    """The scene of an environment, with a long random pair to begin with."""
+    """The scene of an environment, with a long random pair as the initial one."""
     spec, planner, geometry = loaded.spec, loaded.planner, loaded.environment.geometry
     first = first_instance(loaded)
     return SceneReply(
@@ -56,7 +56,7 @@ def describe(loaded: Loaded, commands: tuple[str, ...]) -> SceneReply:
 
 
 def tolerance(loaded: Loaded) -> FloatArray:
-    """(goal_dim,) half sides of the goal region G_eps(g) in units."""
+    """(goal_dim,) half the side lengths of the goal region G_eps(g), in units."""
     return loaded.spec.epsilon * loaded.spec.goal_of(loaded.planner.normalizer.scale)
 
 
@@ -76,7 +76,7 @@ def views_of(loaded: Loaded) -> list[View]:
 
 
 def _seen(loaded: Loaded) -> tuple[FloatArray, FloatArray]:
-    """(goal_dim,) low and high corner of what is drawn: the maze, the workspace, or where the data was."""
+    """(goal_dim,) lower and upper corner of what is drawn: the maze, the workspace, or the extent of the data."""
     geometry = loaded.environment.geometry
     if geometry.is_maze:
         low, high = extent(geometry.walls)
@@ -89,7 +89,7 @@ def _seen(loaded: Loaded) -> tuple[FloatArray, FloatArray]:
 
 
 def first_instance(loaded: Loaded) -> InstanceReply:
-    """Of some random pairs, the one with the longest predicted plan: something to look at."""
+    """The random pair with the longest predicted plan among `_FIRST`."""
     rng = np.random.default_rng(0)
     drawn = [loaded.env.sample_instance(rng) for _ in range(_DRAWS)]
     starts, goals = np.stack([item.start for item in drawn]), np.stack([item.goal for item in drawn])
@@ -98,7 +98,7 @@ def first_instance(loaded: Loaded) -> InstanceReply:
 
 
 def random_instance(loaded: Loaded, seed: int) -> InstanceReply:
-    """A pair as the benchmark draws them, at rest."""
+    """A random pair as in the benchmark, at rest."""
     return _reply(loaded.spec, loaded.env.sample_instance(np.random.default_rng(stream("scene", seed))))
 
 
@@ -107,7 +107,7 @@ def _reply(spec: EnvSpec, instance: Instance) -> InstanceReply:
 
 
 def checked_instance(loaded: Loaded, start: list[float], goal: list[float], seed: int = 0) -> Instance:
-    """The instance, or an error that says why its start or goal is not one."""
+    """The instance, or an error that says what is wrong with its start or goal."""
     spec = loaded.spec
     if len(start) not in (spec.goal_dim, spec.state_dim) or len(goal) != spec.goal_dim:
         names = ", ".join(spec.state_names[dim] for dim in spec.goal_dims)
@@ -121,7 +121,7 @@ def checked_instance(loaded: Loaded, start: list[float], goal: list[float], seed
 
 
 def notes_on(loaded: Loaded, instance: Instance) -> list[str]:
-    """What is doubtful about a pair: parts that lie beyond the training data."""
+    """Warnings about a pair: dimensions outside the training data."""
     spec, normalizer = loaded.spec, loaded.planner.normalizer
     notes = []
     goal_state = normalizer.center.copy()

@@ -1,4 +1,4 @@
-"""A folder of weights: one model file a kind, `config.json` and a card. The package's, an export's and the Hub's."""
+"""A folder of weights, as shipped, exported or on the Hub: one model file per kind, `config.json` and a card."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CONFIG, CARD = "config.json", "README.md"
 
 
 def write_folder(folder: Path, models: Mapping[str, tuple[dict[str, torch.Tensor], ModelHeader]]) -> None:
-    """Write `KIND.safetensors` of each kind, and `config.json`, which says what the planner's file does."""
+    """Write `KIND.safetensors` for each kind, and a `config.json` that repeats the planner's header."""
     for kind, (tensors, header) in models.items():
         save_model(folder / f"{kind}.safetensors", tensors, header)
     content = folder_config({kind: header for kind, (_, header) in models.items()})
@@ -28,7 +28,7 @@ def write_folder(folder: Path, models: Mapping[str, tuple[dict[str, torch.Tensor
 
 
 def folder_config(headers: Mapping[str, ModelHeader]) -> dict[str, Any]:
-    """The content of `config.json`: the planner's header without its history, and what goes with it."""
+    """The content of `config.json`: the planner's header without its history, and the other files."""
     planner = headers["planner"]
     others = {kind: {"config": header.config, "normalizer": header.normalizer} for kind, header in headers.items()}
     return {
@@ -44,7 +44,7 @@ def folder_config(headers: Mapping[str, ModelHeader]) -> dict[str, Any]:
 
 
 def read_config(folder: Path) -> dict[str, Any] | None:
-    """The folder's `config.json`; None where there is none, as in folders written up to version 0.2."""
+    """The folder's `config.json`, or None if it has none, as in folders written up to version 0.2."""
     path = folder / CONFIG
     if not path.is_file():
         return None
@@ -58,7 +58,7 @@ def read_config(folder: Path) -> dict[str, Any] | None:
 
 
 def check_config(folder: Path, headers: Mapping[str, ModelHeader]) -> None:
-    """Refuse a folder whose `config.json` says otherwise than its model files, which are what is used."""
+    """Raise `DataError` if `config.json` disagrees with the model files, which are what is used."""
     stated = read_config(folder)
     if stated is None:
         return
@@ -66,13 +66,13 @@ def check_config(folder: Path, headers: Mapping[str, ModelHeader]) -> None:
     for part in ("spec", "config", "planning", "normalizer", "length"):
         if stated.get(part) != held[part]:
             raise DataError(
-                f"{folder / CONFIG}: its '{part}' is not that of the model files beside it, which hold their own. To "
+                f"{folder / CONFIG}: its '{part}' differs from that of the model files beside it, which are used. To "
                 "plan with other options use `planner.with_options(...)`, and `save_pretrained` to keep them."
             )
 
 
 def front_matter(environment: str) -> str:
-    """The card's YAML block, by which the Hugging Face Hub knows what it is."""
+    """The card's YAML metadata for the Hugging Face Hub."""
     tags = ["vhdiffuser", "diffusion", "planning", "trajectory", "robotics", environment]
     lines = ["library_name: vhdiffuser", "license: mit", "pipeline_tag: robotics", "tags:", *(f"- {t}" for t in tags)]
     return "\n".join(["---", *lines, "---", ""])

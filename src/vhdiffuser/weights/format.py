@@ -1,4 +1,4 @@
-"""A model on disk: one safetensors file whose header holds what is needed to use it. Never a pickle."""
+"""The model file: one safetensors file whose header holds everything needed to use it. Never a pickle."""
 
 from __future__ import annotations
 
@@ -20,34 +20,34 @@ FORMAT = 2
 
 @dataclass(frozen=True)
 class ModelHeader:
-    """Everything about a model but its numbers."""
+    """Everything about a model except its tensors."""
 
     kind: str
     """`planner`, `length` or `dynamics`."""
     spec: dict[str, Any]
     """`EnvSpec.to_json()` of the environment it was trained for."""
     config: dict[str, Any]
-    """The frozen config dataclass of the network and its recipe, as a dict."""
+    """The config dataclass of the network and its recipe, as a dict."""
     normalizer: dict[str, Any]
-    """`Normalizer.to_json()` of what enters the network."""
+    """`Normalizer.to_json()` of the network's inputs."""
     data_fingerprint: str
     """Fingerprint of the dataset it was trained on."""
     updates: int = 0
-    """Gradient updates made, without those of a model that training began with (`notes["began_with"]`)."""
+    """Gradient updates of this training, not counting those of the model it started from (`notes["began_with"]`)."""
     notes: dict[str, Any] = field(default_factory=dict)
-    """Free: minutes, losses, versions."""
+    """Free-form: minutes, losses, versions."""
     planning: dict[str, Any] = field(default_factory=dict)
-    """Of a planner: `PlanningOptions.to_json()`, what it plans with unless told."""
+    """For a planner: `PlanningOptions.to_json()`, its default options."""
 
     @property
     def updates_in_all(self) -> int:
-        """Updates behind the weights: its own training's, and all of the model's that this began with."""
+        """All updates behind the weights, including those of the model that training started from."""
         begun = self.notes.get("began_with")
         return self.updates + (begun["updates"] if isinstance(begun, dict) else 0)  # version 0.1 noted a digest alone
 
 
 def save_model(path: Path, tensors: dict[str, torch.Tensor], header: ModelHeader) -> None:
-    """Write a model atomically, with the digest by which it is checked when it is read."""
+    """Write a model atomically, with a digest that is checked on loading."""
     content = asdict(header)
     if not header.planning:
         del content["planning"]
@@ -63,13 +63,13 @@ def save_tensors(path: Path, tensors: dict[str, torch.Tensor], header: dict[str,
         raise DataError(f"{path}: not written, because tensor '{key}' holds NaN or infinity.")
     text = json.dumps({**header, "sha256": digest(tensors, header)})
     with atomic_path(path) as temporary:
-        # One entry: of several, safetensors writes now the one first and now the other, and the same model twice
-        # would be two different files.
+        # A single entry: safetensors does not fix the order of several, so the same model could give two different
+        # files.
         save_file(tensors, temporary, metadata={"vhdiffuser": text})
 
 
 def read_tensors(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-    """Tensors and header of a file of ours, checked against their digest; `DataError` says what is wrong with it."""
+    """Tensors and header of a file, checked against the digest; `DataError` says what is wrong with it."""
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -79,13 +79,13 @@ def read_tensors(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
     except (SafetensorError, OSError, UnicodeDecodeError, ValueError) as error:
         raise DataError(f"{path}: damaged or not a safetensors file ({error}).") from error
     if text is None:
-        raise DataError(f"{path}: a safetensors file, but not one of ours (its header has no 'vhdiffuser').")
+        raise DataError(f"{path}: a safetensors file, but not written by vhdiffuser (its header has no 'vhdiffuser').")
     try:
         header = json.loads(text)
         stated = header.pop("sha256", None)
-        # The first release wrote no digest: its files are read as they are.
+        # The first release wrote no digest: its files are read unchecked.
         if stated is None and header["format"] > 1:
-            raise ValueError("it states no digest")
+            raise ValueError("it has no digest")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(f"{path}: damaged ({error}).") from error
     if stated is not None and stated != digest(tensors, header):
@@ -107,12 +107,12 @@ def digest(tensors: dict[str, torch.Tensor], header: dict[str, Any]) -> str:
 
 
 def not_finite(tensors: dict[str, torch.Tensor]) -> str | None:
-    """Name of the first tensor that holds NaN or infinity, if one does."""
+    """Name of the first tensor with NaN or infinity, or None."""
     return next((k for k, v in tensors.items() if v.is_floating_point() and not v.isfinite().all()), None)
 
 
 def half_precision(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Floating-point tensors as float16, integers as they are: half the size, and `load_model` gives float32 back."""
+    """Floating-point tensors as float16, integers unchanged: half the size; `load_model` converts back to float32."""
     import torch
 
     halved = {key: value.to(torch.float16) if value.is_floating_point() else value for key, value in tensors.items()}
@@ -123,7 +123,7 @@ def half_precision(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 
 
 def load_model(path: Path, kind: str | None = None) -> tuple[dict[str, torch.Tensor], ModelHeader]:
-    """Read a model of that kind, or of any; half-precision tensors come back as float32."""
+    """Read a model of the given kind, or of any; half-precision tensors are converted to float32."""
     import torch
 
     if not path.is_file():
@@ -145,7 +145,7 @@ def load_model(path: Path, kind: str | None = None) -> tuple[dict[str, torch.Ten
 
 
 def renamed(kind: str, config: dict[str, Any]) -> dict[str, Any]:
-    """A config with today's names: up to version 0.2 a Length Predictor's quantiles were called levels."""
+    """A config with current field names: up to version 0.2 a Length Predictor's quantiles were called levels."""
     if kind != "length" or "levels" not in config:
         return config
     graph = config["relay_graph"]
@@ -156,9 +156,9 @@ def renamed(kind: str, config: dict[str, Any]) -> dict[str, Any]:
 
 
 def _split_planning(content: dict[str, Any]) -> dict[str, Any]:
-    """A planner's header with its planning options apart from its config, where up to version 0.2 they were kept.
+    """Move planning options out of a planner's config, where they were stored up to version 0.2.
 
-    Those planners drew one candidate. `evening` was an option of training that is no more.
+    Those planners drew one candidate. `evening` was a training option that has been removed.
     """
     if "planning" in content:
         return content

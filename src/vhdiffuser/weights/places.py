@@ -1,4 +1,4 @@
-"""Where trained models are: those that ship with the package, and those that the user has trained."""
+"""Where models are: those that ship with the package, and those that the user trained."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from vhdiffuser.errors import UnknownNameError
 from vhdiffuser.files import checked_name, home
 
 Source = str
-"""`auto`, `trained`, `shipped`, or a folder that `vhd models archive` or `vhd models export` wrote into."""
+"""`auto`, `trained`, `shipped`, or a folder written by `vhd models archive` or `vhd models export`."""
 SOURCES = ("auto", "trained", "shipped")
 
 
@@ -21,29 +21,29 @@ def run_folder(environment: str, name: str) -> Path:
 
 
 def run_name(kind: str, recipe: str = "default", horizon: int | None = None) -> str:
-    """`vhd`, `fh-H`, `length` or `dynamics`; another recipe than the default says so."""
+    """`vhd`, `fh-H`, `length` or `dynamics`, followed by the recipe's name unless it is the default."""
     base = kind if kind != "planner" else "vhd" if horizon is None else f"fh-{horizon}"
     return base if recipe == "default" else f"{base}-{recipe}"
 
 
 def file_name(run: str) -> str:
-    """A run's model in a folder of weights, beside its environment's others: VHD's is `planner.safetensors`."""
+    """File name of a run's model in a folder of weights; VHD's is `planner.safetensors`."""
     return f"{'planner' if run == run_name('planner') else run}.safetensors"
 
 
 def shipped_path(environment: str, kind: str) -> Path:
-    """The package's own model file of that kind (it may not exist)."""
+    """The shipped model file of that kind (it may not exist)."""
     return Path(str(files("vhdiffuser"))) / "weights" / environment / f"{kind}.safetensors"
 
 
 def find_model(
     environment: str, kind: str, source: Source = "auto", horizon: int | None = None, recipe: str = "default"
 ) -> Path:
-    """The model file to use. `auto` takes what the user has trained, and otherwise what ships.
+    """The model file to use. `auto` prefers the user's own training over the shipped weights.
 
-    Only the default recipe at random lengths ships; a folder of weights may hold the models of any method.
+    Only the default recipe with random lengths ships; a folder of weights may hold models of any method.
 
-    The path is returned whether or not the file exists: whoever opens it says what is missing.
+    The path is returned whether or not the file exists; opening it reports what is missing.
     """
     name = run_name(kind, recipe, horizon)
     if source not in SOURCES:
@@ -61,7 +61,7 @@ def find_model(
 
 
 def trained_models(environment: str) -> dict[str, Path]:
-    """The model files of the environment's finished runs, by the runs' names."""
+    """The model files of the environment's finished runs, by run name."""
     folder = home() / "runs" / checked_name("dataset", environment)
     return {path.parent.name: path for path in sorted(folder.glob("*/model.safetensors"))}
 
