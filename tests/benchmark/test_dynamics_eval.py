@@ -124,7 +124,7 @@ def test_windows_with_a_fallen_ant_are_left_out() -> None:
     windows = held_out_windows(controller, environment, episodes, np.random.default_rng(0), 40, 10)
     assert not environment.has_fallen(windows).any()
     assert set(windows[:, 0, 0].astype(int)) <= set(range(11))
-    with pytest.raises(DataError, match="without a fall"):
+    with pytest.raises(DataError, match="without fall or grasp"):
         held_out_windows(controller, environment, episodes, np.random.default_rng(0), 1, 21)
 
 

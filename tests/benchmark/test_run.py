@@ -248,7 +248,7 @@ def test_ones_own_pairs_are_taken_as_they_are(tmp_path: Path, name: str) -> None
     assert summary.n == 3
     found = by_instance(rows(tmp_path, "vhd", "ss", distribution="pairs"))
     np.testing.assert_allclose([row["goal"] for row in found], goals, atol=1e-6)
-    with pytest.raises(VhdError, match="holds 3"):
+    with pytest.raises(VhdError, match="it has 3"):
         run(tmp_path, replace(CONFIG, n=4, instances=path, methods=("vhd",), protocols=("ss",)))
     peer = Protocol(draw_instances, replan_on_deviation, euclidean_hit(ENVIRONMENT.spec, 0.5))
     config = replace(CONFIG, environment=replace(ENVIRONMENT, protocols={"peer": peer}), methods=("vhd",))

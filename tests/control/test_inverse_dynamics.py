@@ -194,5 +194,5 @@ def test_data_without_actions_is_refused(normalizer: Normalizer) -> None:
     data = Episodes(np.zeros((4, 3), np.float32), np.zeros((4, 0), np.float32), np.array([4]))
     with pytest.raises(DataError, match="action dimensions"):
         DynamicsTask(data, SPEC, SMALL, normalizer, "test")
-    with pytest.raises(DataError, match="not known"):
+    with pytest.raises(DataError, match="unknown to this version"):
         DynamicsConfig.from_json({"wings": 2})

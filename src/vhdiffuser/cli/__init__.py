@@ -1,7 +1,7 @@
-"""The command `vhd`. Thin: parse, call, print.
+"""The command `vhd`: parse, call the library, print.
 
 Each command is a frozen dataclass in a module of this package, parsed by tyro and imported only when
-it is called, so that `vhd --help` does not wait for torch and MuJoCo.
+it runs, so that `vhd --help` does not wait for torch and MuJoCo.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from typing import Any
 from vhdiffuser.errors import Interrupted, VhdError, VhdWarning
 
 COMMANDS: dict[str, tuple[str, str]] = {
-    "demo": ("vhdiffuser.cli.demo:Demo", "the shipped weights at work, beside the paper's numbers"),
-    "models": ("vhdiffuser.cli.models:Models", "the weights that ship, with their numbers; export your own"),
-    "envs": ("vhdiffuser.cli.envs:Envs", "the environments and their settings"),
-    "data": ("vhdiffuser.cli.data:Data", "get, build, import, look at and draw datasets"),
+    "demo": ("vhdiffuser.cli.demo:Demo", "run the shipped weights and compare with the paper's numbers"),
+    "models": ("vhdiffuser.cli.models:Models", "list the shipped weights with their numbers; export your own"),
+    "envs": ("vhdiffuser.cli.envs:Envs", "list the environments and their settings"),
+    "data": ("vhdiffuser.cli.data:Data", "get, build, import, inspect and draw datasets"),
     "train": ("vhdiffuser.cli.train:Train", "train a planner, a Length Predictor or an inverse dynamics model"),
-    "recipes": ("vhdiffuser.cli.recipes:Recipes", "what a training is given: networks, loop and planning, as values"),
-    "plan": ("vhdiffuser.cli.plan:PlanCommand", "plan from a start to a goal, as a picture, JSON, CSV or GIF"),
-    "bench": ("vhdiffuser.cli.bench:Bench", "the paper's methods and protocols on random instances, row by row"),
-    "report": ("vhdiffuser.cli.bench:Report", "the paper's table beside ours, and figures, from those rows"),
-    "reproduce": ("vhdiffuser.cli.reproduce:Reproduce", "all of it for one environment: data, training, bench, report"),
+    "recipes": ("vhdiffuser.cli.recipes:Recipes", "show recipes: networks, training and planning options"),
+    "plan": ("vhdiffuser.cli.plan:PlanCommand", "plan from a start to a goal; write a picture, JSON, CSV or GIF"),
+    "bench": ("vhdiffuser.cli.bench:Bench", "run the paper's methods and protocols on random instances"),
+    "report": ("vhdiffuser.cli.bench:Report", "make tables and figures from benchmark results"),
+    "reproduce": ("vhdiffuser.cli.reproduce:Reproduce", "reproduce one environment: data, training, benchmark, report"),
     "eval-length": ("vhdiffuser.cli.eval_length:EvalLength", "evaluate a Length Predictor against true distances"),
     "eval-plans": ("vhdiffuser.cli.eval_plans:EvalPlans", "compare plans with held-out episodes; no simulator needed"),
     "eval-dynamics": (
@@ -39,40 +39,40 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "failures": (
         "vhdiffuser.cli.failures:Failures",
-        "the failed instances of a benchmark, sorted into kinds and drawn",
+        "classify and draw the failed instances of a benchmark",
     ),
     "serve": (
         "vhdiffuser.cli.serve:Serve",
-        "a page: move the goal, watch horizon, plan and execution follow",
+        "open the web page: move the goal and watch horizon, plan and execution",
     ),
     "import-diffuser": ("vhdiffuser.cli.import_diffuser:ImportDiffuser", "use a checkpoint of the original Diffuser"),
-    "completion": ("vhdiffuser.cli.completion:Completion", "a completion script for bash, zsh, tcsh or fish"),
+    "completion": ("vhdiffuser.cli.completion:Completion", "print a completion script for bash, zsh, tcsh or fish"),
 }
 
 _REFERENCE = re.compile(r"(.+\.py|[A-Za-z_]\w*(\.\w+)+):[A-Za-z_]\w*")
-"""An environment by where it is: a file or a module with a dot in its name, and what in it."""
+"""A reference to an environment: a file, or a module with a dot in its name, and an attribute."""
 _NAMELESS = ("serve", "envs", "report", "completion")
-"""Commands that take no environment's name: what is registered is theirs."""
+"""Commands that take no environment name and use everything registered."""
 _BY_OPTION = ("import-diffuser",)
-"""Commands that take the name by an option of their own."""
+"""Commands that take the environment's name as an option."""
 
 EXAMPLES = """\
 examples:
-  vhd demo                              the shipped weights: plans, executions, numbers
-  vhd envs                              what there is to plan in
-  vhd data get maze2d-umaze             its dataset: the official one, or a regeneration
-  vhd data info maze2d-umaze --json     what is in it
-  vhd train planner maze2d-umaze        a variable-horizon diffusion planner (resumable)
-  vhd train length maze2d-umaze         its Length Predictor
+  vhd demo                              plans, executions and numbers of the shipped weights
+  vhd envs                              list the environments
+  vhd data get maze2d-umaze             get its dataset: official, or regenerated
+  vhd data info maze2d-umaze --json     describe the dataset
+  vhd train planner maze2d-umaze        train a variable-horizon diffusion planner (resumable)
+  vhd train length maze2d-umaze         train its Length Predictor
   vhd plan maze2d-umaze --start 1 1 --goal 3 1 --out plan.png
   vhd bench maze2d-umaze --methods vhd --n 100
 
-ENV is a name (`vhd envs`), an imported dataset's, or your own environment: my_robot.py:make"""
+ENV is the name of an environment (`vhd envs`) or imported dataset, or your own environment: my_robot.py:make"""
 
 
 def main() -> None:
     """Entry point of `vhd`."""
-    # As Ctrl-C does: what is open is closed, worker processes end, and the message says how to go on.
+    # Like Ctrl-C: open files are closed, worker processes end, and the message says how to continue.
     signal.signal(signal.SIGTERM, _interrupt)
     sys.exit(run(sys.argv[1:]))
 
@@ -82,7 +82,7 @@ def _interrupt(number: int, frame: object) -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """Run one command; 0 is success, 1 an error that the message explains, 2 a wrong command line, 128 + n signal n."""
+    """Run one command. Returns 0 on success, 1 on an error, 2 for an invalid command line, 128 + n after signal n."""
     name, rest = (arguments[0], arguments[1:]) if arguments else ("--help", [])
     if name in ("-h", "--help", "help"):
         print(_overview())
@@ -106,9 +106,9 @@ def run(arguments: list[str]) -> int:
         interrupted = stop if isinstance(stop, Interrupted) else Interrupted(signal.SIGINT)
         print(f"vhd: {interrupted}", file=sys.stderr)
         return 128 + interrupted.signal
-    except BrokenPipeError:  # the reader of our output (head, less) has gone
+    except BrokenPipeError:  # the reader of our output (head, less) has exited
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except SystemExit as stop:  # tyro: 0 after --help, 2 after a wrong option
+    except SystemExit as stop:  # tyro: 0 after --help, 2 after an invalid option
         return stop.code if isinstance(stop.code, int) else 2
     return 0
 
@@ -116,7 +116,7 @@ def run(arguments: list[str]) -> int:
 def _with_references(command: str, arguments: list[str]) -> list[str]:
     """Register the environments that arguments refer to (`my_robot.py:make`, `--env package.module:make`).
 
-    A reference stands for its environment's name, where the command asks for one.
+    A reference is replaced by its environment's name.
     """
     found: list[str] = []
     rest = iter(arguments)
@@ -137,7 +137,7 @@ def _with_references(command: str, arguments: list[str]) -> list[str]:
 
 @contextmanager
 def _warnings_in_words() -> Iterator[None]:
-    """Print our own warnings as one line on stderr, each text once; others as Python does."""
+    """Print our own warnings as one line on stderr, each text once; others as usual."""
     shown: set[str] = set()
     with warnings.catch_warnings():
         usual = warnings.showwarning
@@ -155,7 +155,7 @@ def _warnings_in_words() -> Iterator[None]:
 
 
 def parse(name: str, arguments: list[str]) -> Any:
-    """The command with its options; SystemExit after --help (0) or a wrong command line (2)."""
+    """The command with its options; SystemExit after --help (0) or an invalid command line (2)."""
     import tyro
 
     command = load_command(name)
@@ -174,7 +174,7 @@ def _overview() -> str:
     lines = [f"  {name:<{width}}  {text}" for name, (_, text) in COMMANDS.items()]
     return "\n".join(
         [
-            "usage: vhd COMMAND [options]      (vhd COMMAND --help tells more)",
+            "usage: vhd COMMAND [options]      (details: vhd COMMAND --help)",
             "",
             "Plan trajectories with a diffusion model whose horizon is learned.",
             "",

@@ -28,12 +28,12 @@ Name = Annotated[str, tyro.conf.arg(metavar="ENV")]
 
 @dataclass(frozen=True)
 class Bench:
-    """Run methods under protocols on the same random instances; a row on disk for each, as it goes.
+    """Run methods under protocols on the same random instances, and write one row per execution.
 
-    Interrupted? Run the same command again: what is done is kept. Examples:
+    If interrupted, run the same command again: finished rows are kept. Examples:
 
         vhd bench maze2d-umaze --methods vhd --n 100
-        vhd bench maze2d-umaze                       all methods that are there, ss and rp, 1000 instances
+        vhd bench maze2d-umaze                       all methods with weights, ss and rp, 1000 instances
         vhd bench maze2d-umaze --seeds 100 101 102   the same, as published: three test seeds, pooled
         vhd bench maze2d-umaze --distribution uniform
         vhd bench antmaze-medium --methods vhd --protocols ogbench --n 250
@@ -42,54 +42,54 @@ class Bench:
     env: Positional[Name]
     """Environment: see `vhd envs`."""
     methods: tuple[str, ...] = ()
-    """Methods to run: vhd, fh-lp, fh-h1, fh-h2, fh-h3 (default: those of them whose weights are there), and
-    vhd-paper: VHD with networks that were trained with `--recipe paper`."""
+    """Methods to run: vhd, fh-lp, fh-h1, fh-h2, fh-h3 (default: those whose weights exist), and vhd-paper: VHD with
+    networks trained with `--recipe paper`."""
     protocols: tuple[str, ...] = ("ss", "rp")
-    """ss (single-shot), rp (replan-on-deviation); peers': d4rl-fixed, d4rl-random (one plan, its end
+    """ss (single-shot), rp (replan-on-deviation); of other benchmarks: d4rl-fixed, d4rl-random (one plan, its end
     held), d4rl-fixed-rp, d4rl-random-rp (replanning), ogbench."""
     n: int | None = None
-    """Instances of each seed (default 1000, or all pairs of --instances)."""
+    """Instances per seed (default 1000, or all pairs of --instances)."""
     seeds: tuple[int, ...] = (0,)
-    """Each fixes its instances and every plan, and has a file of its own; the summary pools them. 0 to 99 are for
-    development, 100 and above for published figures."""
+    """Test seeds. Each fixes its instances and plans, and has its own results file; the summary pools them. 0 to 99 are
+    for development, 100 and above for published figures."""
     distribution: Literal["reset", "uniform"] = "reset"
-    """How instances are drawn: the environment's own reset, or uniform over free space."""
+    """How instances are drawn: by the environment's reset, or uniformly over free space."""
     instances: Path | None = None
-    """Your own pairs: npz or HDF5 with `start_state` (positions, planning states or whole observations) and
+    """Your own start-goal pairs: npz or HDF5 with `start_state` (positions, planning states or full observations) and
     `goal_pos`."""
     sampler: str | None = None
-    """Reverse process: ddpm, ddim, dpm++ or a registered one (default: the planner's own)."""
+    """Sampler: ddpm, ddim, dpm++ or a registered one (default: the planner's)."""
     steps: int | None = None
-    """Reverse steps (default: the planner's own)."""
+    """Reverse steps (default: the planner's)."""
     gamma: float | None = None
-    """Margin on the predicted length (default: the planner's own)."""
+    """Margin on the predicted length (default: the planner's)."""
     smoothing: float | None = None
-    """Control steps over which plans are evened out; 0: through every knot (default: the planner's own)."""
+    """Smoothing time of plans in control steps; 0: through every knot (default: the planner's)."""
     candidates: int | None = None
     """Candidates drawn per plan; the one that least violates predicted distances is kept. 1 is no selection
-    (default: the planner's own)."""
+    (default: the planner's)."""
     position_gain: float | None = None
-    """PD: action per unit of position error (default: measured best)."""
+    """PD gain: action per unit of position error (default: the controller's)."""
     velocity_gain: float | None = None
-    """PD: action per unit of velocity error (default: measured best)."""
+    """PD gain: action per unit of velocity error (default: the controller's)."""
     threshold: float | None = None
-    """rp: normalised tracking error above which to plan again (default: the benchmark's)."""
+    """rp: normalised tracking error above which to replan (default: the benchmark's)."""
     check_every: int | None = None
     """rp: control steps between two checks of the tracking error (default: the benchmark's)."""
     weights: Source = "auto"
-    """Models to use: trained (by you), shipped, auto (trained if there), or a folder of weights."""
+    """Models to use: trained (by you), shipped, auto (trained if available), or a folder of weights."""
     out: Path = Path("results")
     """Folder of the rows."""
     keep: int = 10
-    """Rollouts of each seed's first instances kept whole, for figures and videos."""
+    """Number of rollouts per seed to save in full, for figures and videos."""
     video: Literal["top", "camera"] | None = None
-    """Also write GIFs of the kept rollouts: painted from above with their plans, or by the simulator's camera."""
+    """Also write GIFs of the saved rollouts: drawn from above with their plans, or rendered by its camera."""
     workers: int = 0
-    """Processes that step simulators; 0 is one per core."""
+    """Simulator processes; 0: one per core."""
     json: bool = False
     """Print the summary as a JSON list of objects."""
     quiet: bool = False
-    """No progress bar and no remarks."""
+    """No progress bar and no messages."""
 
     def run(self) -> None:
         """Run what is missing, print the summary."""
@@ -113,7 +113,7 @@ class Bench:
         )
         given = {key: getattr(self, key) for key in ("threshold", "check_every") if getattr(self, key) is not None}
         config = replace(config, **given)
-        predicted: list[int] = []  # lengths of the plans that a Length Predictor set
+        predicted: list[int] = []  # predicted plan lengths
         candidates: set[int] = set()
 
         def choose(method: str, environment: str) -> PlannerChoice:
@@ -150,7 +150,7 @@ class Bench:
 
     @contextmanager
     def _progress(self) -> Iterator[tuple[Callable[[int], None], Callable[[Any], None]]]:
-        """A bar over the runs that are missing: what it is told at the start, and of each row."""
+        """A progress bar over the missing runs: callbacks for the start and for each row."""
         total, done, hits = 0, 0, 0
         with progress_bar(f"bench {self.env}", "runs", self.quiet) as progress:
 
@@ -166,7 +166,7 @@ class Bench:
             yield on_start, on_row
 
     def choose(self, method: str, environment: str) -> PlannerChoice:
-        """The planner of a method, under these options."""
+        """The planner of a method, with these options."""
         from vhdiffuser.benchmark.methods import load_method
 
         return load_method(
@@ -181,7 +181,7 @@ class Bench:
         )
 
     def _methods_there(self) -> tuple[str, ...]:
-        """The table's methods whose weights are there; says which are left out, and how to make them."""
+        """The table's methods whose weights exist; prints which are skipped, and how to train them."""
         from vhdiffuser.benchmark.methods import TABLE_METHODS, missing_methods
 
         missing = missing_methods(get_environment(self.env), self.weights)
@@ -189,11 +189,11 @@ class Bench:
             raise missing["vhd"]
         if not self.quiet:
             for name, reason in missing.items():
-                err.print(f"{name} is left out. {reason}")
+                err.print(f"skipping {name}: {reason}")
         return tuple(name for name in TABLE_METHODS if name not in missing)
 
     def controller(self) -> Controller:
-        """The environment's controller, under these options."""
+        """The environment's controller, with these options."""
         from vhdiffuser.control.base import default_controller
         from vhdiffuser.control.pd import PDConfig, PDController
 
@@ -217,7 +217,7 @@ class Bench:
 
 
 def print_summaries(summaries: list[Summary], candidates: set[int]) -> None:
-    """One line a cell."""
+    """One line per cell."""
     out.print(f"candidates per plan: {', '.join(map(str, sorted(candidates)))}")
     out.print(
         f"{'method':11}{'protocol':15}{'n':>6}  {'SR %':>6} {'95 %':>14}  {'AES':>7} {'95 %':>16}  {'replans':>7}"
@@ -240,13 +240,13 @@ def print_summaries(summaries: list[Summary], candidates: set[int]) -> None:
 
 @dataclass(frozen=True)
 class Report:
-    """Make the paper's Table II beside ours, as Markdown and HTML, and the figures, from rows alone.
+    """Make Table II of the paper beside our results, as Markdown and HTML, and the figures, from rows alone.
 
     Example: vhd report results
     """
 
     folder: Positional[Path]
-    """Folder of rows that `vhd bench` wrote."""
+    """Folder of rows written by `vhd bench`."""
     out: Path | None = None
     """Folder to write to (default: beside the rows)."""
     json: bool = False

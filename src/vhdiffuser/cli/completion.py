@@ -1,4 +1,4 @@
-"""`vhd completion`: a script that completes commands and options in your shell."""
+"""`vhd completion`: shell completion of commands and options."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import tyro
 class Completion:
     """Print a completion script for your shell.
 
-    Making it takes a few seconds, using it none. Examples:
+    Generating it takes a few seconds. Examples:
 
         vhd completion bash > ~/.local/share/bash-completion/completions/vhd
         vhd completion zsh > ~/.zfunc/_vhd             with ~/.zfunc in your fpath
@@ -35,7 +35,7 @@ class Completion:
             path = Path(folder) / "script"
             try:
                 tyro.cli(commands, args=["--tyro-write-completion", self.shell, str(path)], prog="vhd")
-            except SystemExit as stop:  # it always ends so
+            except SystemExit as stop:  # tyro always exits here
                 if stop.code:
                     raise
             sys.stdout.write(path.read_text())

@@ -1,4 +1,4 @@
-"""`vhd demo`: the shipped weights at work, beside the paper's numbers."""
+"""`vhd demo`: run the shipped weights and compare with the paper's numbers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 PROTOCOLS = ("ss", "rp")
 PANELS = 6
-"""Rollouts of each protocol in the picture."""
+"""Rollouts per protocol in the picture."""
 
 
 @dataclass(frozen=True)
@@ -34,19 +34,19 @@ class Demo:
 
         vhd demo
         vhd demo maze2d-umaze --n 20 --out out
-        vhd demo path/to/folder --n 20          weights of your own, as `vhd models export` writes them
+        vhd demo path/to/folder --n 20          your own weights, written by `vhd models export`
     """
 
     env: Positional[Annotated[str, tyro.conf.arg(metavar="ENV")]] = "maze2d-large"
-    """Environment with shipped weights (`vhd models`) or with models that you trained, or a folder of exported ones."""
+    """Environment with shipped weights (`vhd models`) or models that you trained, or a folder of exported models."""
     n: int = 100
     """Instances."""
     seed: int = 0
-    """Fixes the instances and every plan."""
+    """Seed of the instances and plans."""
     out: Path = Path("out")
-    """Folder of the picture."""
+    """Folder for the picture."""
     workers: int = 0
-    """Processes that step simulators; 0 is one per core."""
+    """Simulator processes; 0: one per core."""
     json: bool = False
     """Print one JSON object."""
     quiet: bool = False
@@ -74,7 +74,7 @@ class Demo:
             workers=self.workers,
         )
         picture = self.out / f"demo-{spec.name}.png"
-        # Rows of a demo are not results: they live as long as it does.
+        # Rows of a demo are not results: they are deleted afterwards.
         with tempfile.TemporaryDirectory() as rows, progress_bar(f"demo {spec.name}", "runs", self.quiet) as progress:
             done = [0]
 
@@ -92,7 +92,7 @@ class Demo:
             out.print(f"picture: {picture}")
 
     def _models(self) -> tuple[PlannerChoice, Path]:
-        """The planner, and where its inverse dynamics model would be: of a folder, shipped, or trained by the user."""
+        """The planner, and the path of its inverse dynamics model: in a folder, shipped, or trained by the user."""
         from vhdiffuser.benchmark.methods import PlannerChoice, load_method
         from vhdiffuser.planner.load import load_planner
 
@@ -108,7 +108,7 @@ class Demo:
 
 
 def _draw(rows: dict[str, Path], picture: Path) -> None:
-    """The kept rollouts beside each protocol's rows."""
+    """Draw the rollouts saved beside each protocol's rows."""
     from vhdiffuser.report.rollout_figures import draw_rollouts
     from vhdiffuser.results.paths import rollout_path
     from vhdiffuser.results.rollout_files import load_rollout

@@ -21,7 +21,7 @@ class Envs:
     """Print a JSON list of objects instead of a table."""
 
     def run(self) -> None:
-        """Print the registry."""
+        """Print the environments."""
         known = environments()
         if self.json:
             print_json([_facts(environment) for environment in known.values()])
@@ -54,7 +54,7 @@ class Envs:
 
 
 def _facts(environment: Environment) -> dict[str, Any]:
-    """The planning contract, and what else can be written as JSON."""
+    """The spec, and the other JSON-serialisable facts."""
     return {
         **environment.spec.to_json(),
         "horizons": list(environment.horizons),

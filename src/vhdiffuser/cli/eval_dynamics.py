@@ -1,4 +1,4 @@
-"""`vhd eval-dynamics`: an inverse dynamics model on data it never saw."""
+"""`vhd eval-dynamics`: evaluate an inverse dynamics model on held-out data."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ Name = Annotated[str, tyro.conf.arg(metavar="ENV")]
 
 @dataclass(frozen=True)
 class EvalDynamics:
-    """Evaluate an inverse dynamics model: held-out action error, and how well it follows held-out paths as plans.
+    """Evaluate an inverse dynamics model: action error on held-out data, and tracking of held-out paths.
 
-    Windows of recorded episodes are followed from where they were, from beside the plan and from behind it. Examples:
+    Windows of recorded episodes are tracked from their own start, from beside the plan and from behind it. Examples:
 
         vhd eval-dynamics cube
         vhd eval-dynamics antmaze-medium --n 50 --json
@@ -36,21 +36,21 @@ class EvalDynamics:
     env: Positional[Name]
     """Environment whose controller is an inverse dynamics model, or an imported dataset with actions."""
     n: int = 200
-    """Windows followed under each condition."""
+    """Windows tracked under each condition."""
     steps: int | None = None
-    """Control steps of a window (default: the environment's; 100, or 30 for the cube's arm)."""
+    """Control steps per window (default: the environment's; 100, or 30 for the cube's arm)."""
     samples: int = 4096
-    """Held-out transitions on which actions are compared."""
+    """Held-out transitions for the action error."""
     seed: int = 0
-    """Draws windows, transitions and directions."""
+    """Seed of windows, transitions and directions."""
     weights: Source = "auto"
-    """Models to use: trained (by you), shipped, auto (trained if there), or a folder of weights."""
+    """Models to use: trained (by you), shipped, auto (trained if available), or a folder of weights."""
     workers: int = 0
-    """Processes that step simulators; 0 is one per core."""
+    """Simulator processes; 0: one per core."""
     json: bool = False
     """Print one JSON object."""
     quiet: bool = False
-    """No progress bar and no remarks."""
+    """No progress bar and no messages."""
 
     def run(self) -> None:
         """Evaluate, print."""
@@ -68,7 +68,7 @@ class EvalDynamics:
         dataset = load_dataset(spec.name)
         same = dataset.fingerprint() == header.data_fingerprint
         if not same and not self.quiet:
-            err.print("the model was trained on other data than there is here: some of what follows it may have seen")
+            err.print("the model was trained on a different dataset, so it may have seen some of the held-out data")
         actions = dynamics_eval.action_errors(
             controller, dataset.episodes, np.random.default_rng(self.seed), self.samples
         )
@@ -82,7 +82,7 @@ class EvalDynamics:
         if environment.simulator is not None and environment.restore is not None:
             answer |= self._tracking(environment, controller, dataset.episodes)
         elif not self.quiet:
-            err.print("paths are not followed: there is no simulator that can be put at a recorded state")
+            err.print("tracking is skipped: no simulator can be set to a recorded state")
         if self.json:
             print_json(answer)
         else:
@@ -91,7 +91,7 @@ class EvalDynamics:
     def _tracking(
         self, environment: Environment, controller: InverseDynamicsController, episodes: Episodes
     ) -> dict[str, Any]:
-        """Held-out paths followed in the simulator."""
+        """Track held-out paths in the simulator."""
         from vhdiffuser.benchmark import dynamics_eval
         from vhdiffuser.execution.simulators import Simulators
 

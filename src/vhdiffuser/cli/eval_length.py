@@ -1,4 +1,4 @@
-"""`vhd eval-length`: a Length Predictor against true distances."""
+"""`vhd eval-length`: evaluate a Length Predictor against true distances."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from vhdiffuser.weights.places import Source, find_model, run_folder
 class EvalLength:
     """Evaluate a Length Predictor on random pairs that training never saw; draw scatter, calibration and fields.
 
-    Truth is the geodesic distance on a fine grid of the maze (straight-line for the arm), over a
-    stated speed. Examples:
+    The truth is the geodesic distance on a fine grid of the maze (the straight line for the arm), divided
+    by a stated speed. Examples:
 
         vhd eval-length maze2d-large
         vhd eval-length maze2d-large --runs length length-paper --out out/length
@@ -28,21 +28,21 @@ class EvalLength:
     env: tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="ENV")]]
     """Environment: see `vhd envs`."""
     runs: tuple[str, ...] = ()
-    """Names of runs to compare (default: the predictor in use)."""
+    """Runs to compare (default: the predictor in use)."""
     pairs: int = 2000
     """Random pairs."""
     seed: int | None = None
-    """Seed of the pairs (default: the one kept for reporting)."""
+    """Seed of the pairs (default: the one reserved for reporting)."""
     speed: float | None = None
     """Stated speed in units per control step (default: the data's mean speed)."""
     goals: int = 3
     """Goals whose distance fields are drawn."""
     weights: Source = "auto"
-    """Models to use: trained (by you), shipped, auto (trained if there), or a folder of weights."""
+    """Models to use: trained (by you), shipped, auto (trained if available), or a folder of weights."""
     out: Path | None = None
     """Folder for the pictures (default: none are drawn)."""
     json: bool = False
-    """Print a JSON list of objects, one a run."""
+    """Print a JSON list with one object per run."""
     quiet: bool = False
     """No remarks."""
 

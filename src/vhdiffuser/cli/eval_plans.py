@@ -1,4 +1,4 @@
-"""`vhd eval-plans`: plans between moments of held-out episodes; needs no simulator."""
+"""`vhd eval-plans`: compare plans with held-out episodes; needs no simulator."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from vhdiffuser.envs.registry import get_environment
 from vhdiffuser.weights.places import Source
 
 WORDS = {
-    "pairs": "pairs of moments, one plan each",
-    "on_data": "plans within epsilon of the training data all along",
-    "distance_mean": "a plan's largest distance from the data, mean (normalised)",
+    "pairs": "pairs of states, one plan per pair",
+    "on_data": "plans that stay within epsilon of the training data",
+    "distance_mean": "largest distance of a plan from the data, mean (normalised)",
     "distance_p95": "the same, 95 % quantile",
-    "recorded_distance_p95": "distance of held-out states, 95 % quantile, to compare with",
-    "too_fast_steps": "steps faster than the data ever was",
-    "length_ratio_p10": "planned over recorded steps, 10 % quantile",
+    "recorded_distance_p95": "reference: distance of held-out states, 95 % quantile",
+    "too_fast_steps": "steps faster than any in the data",
+    "length_ratio_p10": "planned / recorded steps, 10 % quantile",
     "length_ratio_median": "the same, median",
     "length_ratio_p90": "the same, 90 % quantile",
 }
@@ -27,10 +27,10 @@ WORDS = {
 
 @dataclass(frozen=True)
 class EvalPlans:
-    """Plan between two moments of held-out episodes, and compare with the data; no simulator is needed.
+    """Plan between two states of held-out episodes, and compare with the data; no simulator is needed.
 
-    Data without a simulator is trained on without its last episodes (5 %), which are used here. Where there is a
-    simulator, training has seen all episodes, and `vhd bench` says more. Examples:
+    Without a simulator, training holds out the last episodes (5 %), which are used here. With a simulator, training
+    has seen all episodes: use `vhd bench` instead. Examples:
 
         vhd eval-plans my-robot
         vhd eval-plans my-robot --n 500 --json
@@ -39,11 +39,11 @@ class EvalPlans:
     env: Positional[Annotated[str, tyro.conf.arg(metavar="ENV")]]
     """Environment, or the name of an imported dataset."""
     n: int = 200
-    """Plans to make, each between two moments of one held-out episode."""
+    """Number of plans, each between two states of a held-out episode."""
     seed: int | None = None
-    """Draws the pairs and the plans (default: the one kept for reporting)."""
+    """Seed of pairs and plans (default: the one reserved for reporting)."""
     weights: Source = "auto"
-    """Models to use: trained (by you), shipped, auto (trained if there), or a folder of weights."""
+    """Models to use: trained (by you), shipped, auto (trained if available), or a folder of weights."""
     json: bool = False
     """Print one JSON object."""
     quiet: bool = False
@@ -64,7 +64,7 @@ class EvalPlans:
         planner = load_method("vhd", environment, self.weights).planner
         assert isinstance(planner, Planner)
         if not environment.held_out and not self.quiet:
-            err.print("training has seen these episodes: what follows flatters the planner")
+            err.print("training has seen these episodes: the figures below are optimistic")
         result = evaluate_plans(planner, training, held_out, self.n, PAIRS_SEED if self.seed is None else self.seed)
         answer: dict[str, Any] = {
             "environment": environment.name,

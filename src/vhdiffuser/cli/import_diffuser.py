@@ -1,4 +1,4 @@
-"""`vhd import-diffuser`: an original Diffuser checkpoint as a planner of ours."""
+"""`vhd import-diffuser`: import a checkpoint of the original Diffuser."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from vhdiffuser.weights.places import run_folder, run_name
 
 @dataclass(frozen=True)
 class ImportDiffuser:
-    """Turn a checkpoint of the original Diffuser into a fixed-horizon planner of ours.
+    """Convert a checkpoint of the original Diffuser into a fixed-horizon planner.
 
-    Its weights are read without running anything in the file. The result is a run `fh-H` that `vhd bench`
-    uses for fh-h1..3 and, with a Length Predictor, for fh-lp. Example:
+    No code in the file is executed. The result is a run `fh-H`, which `vhd bench` uses for fh-h1..3 and, with a Length
+    Predictor, for fh-lp. Example:
 
         vhd import-diffuser state_1990000.pt --env maze2d-large
     """
@@ -26,15 +26,15 @@ class ImportDiffuser:
     file: tyro.conf.Positional[Path]
     """`state_*.pt`, or a state dict."""
     env: str
-    """Environment that it was trained for."""
+    """Environment it was trained for."""
     which: Literal["ema", "model"] = "ema"
     """Weights to take from a `state_*.pt`."""
     prediction: Literal["sample", "epsilon"] = "sample"
     """What the network predicts; the public maze2d models predict the clean trajectory."""
     horizon: int | None = None
-    """Its horizon, where the file does not say."""
+    """Its horizon, if the file does not contain it."""
     diffusion_steps: int | None = None
-    """Its diffusion steps, where the file does not say."""
+    """Its diffusion steps, if the file does not contain them."""
     out: Path | None = None
     """Model file to write (default: the run `fh-H` of the environment)."""
     json: bool = False

@@ -1,4 +1,4 @@
-"""`vhd models [export | card | archive]`: the weights that ship, how they are made, and those behind other rows."""
+"""`vhd models [export | card | archive]`: list the shipped weights, export your own, archive those behind results."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Export:
-    """Make a folder of weights, as those that ship are, from models that you have trained.
+    """Export models that you trained to a folder of weights, in the format of the shipped ones.
 
-    Half precision, at most 10 MB in all, with a model card. Its numbers come from the rows that `vhd bench` wrote with
-    these very files, so measure them and write the card again. Examples:
+    Half precision, at most 10 MB in total, with a model card. The card's numbers come from rows that `vhd bench` made
+    with exactly these files, so run the benchmark and write the card again. Examples:
 
         vhd models export maze2d-umaze --out out/models/maze2d-umaze
         vhd bench maze2d-umaze --methods vhd --weights out/models
@@ -33,24 +33,24 @@ class Export:
     env: Positional[Annotated[str, tyro.conf.arg(metavar="ENV")]]
     """Environment, or the name of an imported dataset."""
     results: Path = Path("results")
-    """Folder of rows to take the card's numbers from."""
+    """Folder of rows for the card's numbers."""
     out: Path | None = None
     """Folder to write to (default: out/models/ENV)."""
     gamma: float | None = None
-    """Margin on the predicted length that the planner ships with (default: the one in its file)."""
+    """Margin on the predicted length to store with the planner (default: the one in its file)."""
     planner: str = "vhd"
     """Name of the planner's run."""
     length: str = "length"
     """Name of the Length Predictor's run."""
     dynamics: str = "dynamics"
-    """Name of the inverse dynamics model's run, where the controller is one."""
+    """Name of the inverse dynamics model's run, if the controller is one."""
     json: bool = False
     """Print the card as one JSON object."""
     quiet: bool = False
     """No remarks."""
 
     def run(self) -> None:
-        """Ship, write the card, say what is missing from it."""
+        """Export, write the card, and say what is missing from it."""
         from vhdiffuser.training.export import ship
 
         folder = self.out or Path("out/models") / self.env
@@ -60,7 +60,7 @@ class Export:
     def _runs(self) -> dict[str, str]:
         runs = {"planner": self.planner, "length": self.length}
         known = find_environment(self.env)
-        # Without a simulator your own robot may be driven by anything; with one, its controller must be there.
+        # Without a simulator, any controller may drive the robot; with one, its controller must be included.
         needed = known is not None and known.simulator is not None and known.controller == "inverse_dynamics"
         if needed or (run_folder(self.env, self.dynamics) / "model.safetensors").exists():
             runs["dynamics"] = self.dynamics
@@ -69,15 +69,15 @@ class Export:
 
 @dataclass(frozen=True)
 class Card:
-    """Write the card of a folder of weights again, with the numbers of rows made with these very files.
+    """Rewrite the card of a folder of weights, with numbers from rows made with exactly these files.
 
     Example: vhd models card out/models/maze2d-umaze --results results
     """
 
     folder: Positional[Path]
-    """Folder that `vhd models export` wrote."""
+    """Folder written by `vhd models export`."""
     results: Path = Path("results")
-    """Folder of rows to take the card's numbers from."""
+    """Folder of rows for the card's numbers."""
     json: bool = False
     """Print the card as one JSON object."""
     quiet: bool = False
@@ -98,7 +98,7 @@ class Card:
 def _write_card(
     environment: str, models: dict[str, ShippedModel], results: Path, folder: Path, as_json: bool, quiet: bool
 ) -> None:
-    """Write the card, say what is missing from it, print it."""
+    """Write the card, say what is missing from it, and print it."""
     from vhdiffuser.report.cards import write_card
 
     remarks = write_card(environment, models, results, folder)
@@ -114,9 +114,9 @@ def _write_card(
 
 @dataclass(frozen=True)
 class Archive:
-    """Keep the models behind published rows: every finished run of an environment, in half precision.
+    """Archive the models behind published rows: the finished runs of an environment, in half precision.
 
-    Measure with the archive, so that the rows' digests are those of files you can hand out. Examples:
+    Run the benchmark with the archive, so that the rows' digests are those of files you can share. Examples:
 
         vhd models archive maze2d-umaze --out weights
         vhd bench maze2d-umaze --weights weights
@@ -126,9 +126,9 @@ class Archive:
     env: Positional[Annotated[str, tyro.conf.arg(metavar="ENV")]]
     """Environment, or the name of an imported dataset."""
     out: Path
-    """Folder to write to; models go to OUT/ENV, VHD's planner as planner.safetensors, others by their runs' names."""
+    """Folder to write to; models go to OUT/ENV, VHD's planner as planner.safetensors, others under their run's name."""
     runs: tuple[str, ...] = ()
-    """Runs to keep (default: all that are finished)."""
+    """Runs to archive (default: all finished ones)."""
     json: bool = False
     """Print the files written as one JSON object."""
 
@@ -146,9 +146,9 @@ class Archive:
 
 @dataclass(frozen=True)
 class Models:
-    """List the models that ship with the package, with their numbers; `export` and `archive` keep yours.
+    """List the shipped models with their numbers; `export` and `archive` save your own.
 
-    Every model has a card: data, recipe, updates, minutes, parameters, numbers. Examples:
+    Each model has a card: data, recipe, updates, minutes, parameters, numbers. Examples:
 
         vhd models
         vhd models --json
@@ -167,7 +167,7 @@ class Models:
     """Print the model cards as a JSON list of objects."""
 
     def run(self) -> None:
-        """List, or run the command chosen."""
+        """List the models, or run the subcommand."""
         if self.command is not None:
             self.command.run()
             return

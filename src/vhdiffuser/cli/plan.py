@@ -1,4 +1,4 @@
-"""`vhd plan`: one plan, as a picture, JSON, CSV or GIF; and what becomes of it when it is followed."""
+"""`vhd plan`: one plan, as a picture, JSON, CSV or GIF; optionally executed."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PlanCommand:
-    """Plan from a start to a goal; the Length Predictor chooses how long unless --length does.
+    """Plan from a start to a goal; the Length Predictor sets the length unless --length is given.
 
-    The suffix of --out chooses what is written: .png a picture, .json or .csv the states, .gif the denoising. With
-    --execute the plan is followed in the simulator too, and --then moves the goal on the way. Examples:
+    The suffix of --out selects the format: .png a picture, .json or .csv the states, .gif the denoising. With
+    --execute the plan is also executed in the simulator, and --then moves the goal on the way. Examples:
 
         vhd plan maze2d-large --start 1 1 --goal 7 9 --out plan.png
         vhd plan maze2d-umaze --start 1 1 0 0 --goal 3 1 --length 192 --out plan.json
@@ -38,40 +38,40 @@ class PlanCommand:
     env: Positional[Annotated[str, tyro.conf.arg(metavar="ENV")]]
     """Environment: see `vhd envs`."""
     start: tuple[float, ...]
-    """Planning state to start from, or its goal dimensions alone: the others are then 0."""
+    """Start as a planning state, or as goal dimensions with the others 0."""
     goal: tuple[float, ...]
-    """Goal dimensions, or a whole planning state."""
+    """Goal dimensions, or a full planning state."""
     length: int | None = None
     """States of the plan (default: predicted)."""
     gamma: float | None = None
-    """Margin on the predicted length (default: the planner's own)."""
+    """Margin on the predicted length (default: the planner's)."""
     smoothing: float | None = None
-    """Control steps over which the plan is evened out; 0: through every knot (default: the planner's own)."""
+    """Smoothing time of the plan in control steps; 0: through every knot (default: the planner's)."""
     stretch: float | None = None
-    """How many times as slowly as the data moves the plan is to be followed (default: the planner's own)."""
+    """How many times slower than the data the plan moves (default: the planner's)."""
     candidates: int | None = None
-    """Candidates drawn; the one that least violates predicted distances is kept (default: the planner's own)."""
+    """Candidates drawn; the one that least violates predicted distances is kept (default: the planner's)."""
     sampler: str | None = None
-    """Reverse process: ddpm, ddim, dpm++ or a registered one (default: the planner's own)."""
+    """Sampler: ddpm, ddim, dpm++ or a registered one (default: the planner's)."""
     steps: int | None = None
-    """Reverse steps (default: the planner's own)."""
+    """Reverse steps (default: the planner's)."""
     seed: int = 0
     """Seed of the noise."""
     execute: Literal["ss", "rp"] | None = None
-    """Also follow the plan in the simulator: single-shot, or replan-on-deviation."""
+    """Also execute the plan in the simulator: single-shot, or replan-on-deviation."""
     then: tuple[float, ...] | None = None
-    """With --execute: a second goal, planned for from where the robot is by then."""
+    """With --execute: a second goal, planned from the robot's state at that time."""
     after: int | None = None
-    """With --then: control steps after which the goal moves (default: when the first one is reached or given up)."""
+    """With --then: control steps after which the goal moves (default: when the first execution ends)."""
     weights: Source = "auto"
-    """Models to use: trained (by you), shipped, auto (trained if there), or a folder of weights."""
+    """Models to use: trained (by you), shipped, auto (trained if available), or a folder of weights."""
     out: Path | None = None
     """File to write: .png, .json, .csv or .gif."""
     json: bool = False
     """Print the plan, and the execution if there is one, as one JSON object."""
 
     def run(self) -> None:
-        """Plan; write and print what was asked for."""
+        """Plan, then write and print the result."""
         from vhdiffuser.planner.load import load_planner
 
         self._check_options()
@@ -123,12 +123,12 @@ class PlanCommand:
         if self.execute is not None and self.out is not None and self.out.suffix == ".csv":
             raise VhdError(f"--out {self.out}: a .csv holds one plan. With --execute, write .png, .json or .gif.")
         if self.then is not None and self.execute is None:
-            raise VhdError("--then needs --execute: a goal moves while the robot is on its way.")
+            raise VhdError("--then needs --execute: the goal moves during an execution.")
         if self.after is not None and (self.then is None or self.after < 1):
             raise VhdError("--after needs --then, and at least 1 control step.")
 
     def _follow(self, planner: Planner, start: FloatArray, goals: list[FloatArray], keep: bool) -> list[Rollout]:
-        """One rollout a goal; the second begins in the state in which the first ended or was cut."""
+        """One rollout per goal; the second starts where the first ended or was cut."""
         from vhdiffuser.execution.execute import execute
         from vhdiffuser.planner.forwarding import KeepsDenoising
 
@@ -177,7 +177,7 @@ def _numbers(values: FloatArray) -> str:
 
 
 def _json(plan: Plan, rollouts: list[Rollout], spec: EnvSpec) -> dict[str, Any]:
-    """The plan and, where there are some, the executions."""
+    """The plan and, if any, the executions."""
     result: dict[str, Any] = plan.to_json()
     if rollouts:
         result["executions"] = [

@@ -1,4 +1,4 @@
-"""`vhd recipes show`: what a training would be given, or what a model was trained with."""
+"""`vhd recipes show`: the recipe of an environment, or the one a model was trained with."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from vhdiffuser.recipes.recipe import RecipeName
 
 @dataclass(frozen=True)
 class Show:
-    """Print a recipe: of an environment, or as it was saved with a model.
+    """Print the recipe of an environment, or the one saved with a model.
 
-    A recipe has a part for each network, its training and its planning. Examples:
+    A recipe has parts for each network, its training and planning. Examples:
 
         vhd recipes show maze2d-large
         vhd recipes show maze2d-large --recipe paper --json
@@ -48,7 +48,7 @@ class Show:
 
 @dataclass(frozen=True)
 class Recipes:
-    """Look at recipes: the networks, their training and how to plan with them, as values.
+    """Show recipes: the networks, their training and the planning options.
 
     Every field can be overridden on the command line of `vhd train`. Examples:
 
@@ -62,7 +62,7 @@ class Recipes:
     ] = None
 
     def run(self) -> None:
-        """List the names, or run the command chosen."""
+        """List the names, or run the subcommand."""
         from vhdiffuser.recipes.recipe import recipe_names
 
         if self.command is not None:

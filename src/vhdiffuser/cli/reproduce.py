@@ -1,4 +1,4 @@
-"""`vhd reproduce ENV`: data, every network, the benchmark and the report, by one resumable command."""
+"""`vhd reproduce ENV`: data, all networks, the benchmark and the report, in one resumable command."""
 
 from __future__ import annotations
 
@@ -22,40 +22,40 @@ from vhdiffuser.errors import VhdError
 from vhdiffuser.weights.places import find_model
 
 STOPPED = 128
-"""Exit codes from here on are those of a command that a signal ended (130: Ctrl-C)."""
+"""Exit codes from here on mean that a signal ended the command (130: Ctrl-C)."""
 
 Name = Annotated[str, tyro.conf.arg(metavar="ENV")]
 
 
 @dataclass(frozen=True)
 class Reproduce:
-    """The paper's column of one environment, from nothing: data, training, benchmark, report.
+    """Reproduce the paper's column of one environment from scratch: data, training, benchmark, report.
 
-    Each part is a `vhd` command of its own, printed before it runs, and goes on where it stopped; a network that is
-    there is not trained again. Run the same command after an interruption. Examples:
+    Each part is a `vhd` command, printed before it runs and resumable; existing networks are not trained again. After
+    an interruption, run the same command again. Examples:
 
         vhd reproduce maze2d-umaze
-        vhd reproduce maze2d-umaze --dry-run                   only say which commands would run
+        vhd reproduce maze2d-umaze --dry-run                   print the commands without running them
         vhd reproduce maze2d-large --no-baselines --n 200
-        vhd reproduce maze2d-umaze --dry-run --json            the same list, for machines
+        vhd reproduce maze2d-umaze --dry-run --json            the same list as JSON
     """
 
     env: Positional[Name]
     """Environment: see `vhd envs`."""
     baselines: bool = True
-    """Also the fixed-horizon baselines FH-H1, FH-H2, FH-H3 and FH+LP."""
+    """Include the fixed-horizon baselines FH-H1, FH-H2, FH-H3 and FH+LP."""
     n: int = 1000
-    """Instances of every cell and seed."""
+    """Instances per cell and seed."""
     seeds: tuple[int, ...] = (100, 101, 102)
-    """Test seeds of every cell, pooled; nothing was chosen on the default's."""
+    """Test seeds per cell, pooled; nothing was tuned on the default ones."""
     out: Path = Path("results")
-    """Folder of the rows and the report."""
+    """Folder for the rows and the report."""
     dry_run: bool = False
-    """Print the commands and run nothing."""
+    """Print the commands without running them."""
     json: bool = False
-    """Print a JSON list: each command, whether it was done, its seconds and its own result."""
+    """Print a JSON list: each command, whether it was done, its seconds and its result."""
     quiet: bool = False
-    """No progress bars and no remarks."""
+    """No progress bars and no messages."""
 
     def run(self) -> None:
         """Run what is missing."""
@@ -67,16 +67,16 @@ class Reproduce:
                 record.append({"command": f"vhd {' '.join(arguments)}", "done": False})
                 if not self.dry_run:
                     self._run_one(arguments, record[-1])
-        finally:  # what was done is told of a run that failed or was stopped, too
+        finally:  # print what was done even if a command failed or was stopped
             if self.json:
                 print_json(record)
 
     def _run_one(self, arguments: list[str], entry: dict[str, Any]) -> None:
-        """Run one command and note in `entry` what became of it."""
+        """Run one command and record its outcome in `entry`."""
         from vhdiffuser.cli import run
 
         asked = list(arguments)
-        if self.quiet and arguments[0] != "report":  # it has no progress to silence
+        if self.quiet and arguments[0] != "report":  # `report` has no progress bar
             asked.append("--quiet")
         begun = time.monotonic()
         if self.json:
@@ -85,21 +85,23 @@ class Reproduce:
         else:
             code = run(asked)
         entry["seconds"] = round(time.monotonic() - begun, 1)
-        if code >= STOPPED:  # the command has said how to go on
+        if code >= STOPPED:  # the command has printed how to continue
             raise SystemExit(code)
         if code:
-            raise VhdError(f"`vhd {' '.join(arguments)}` ended with code {code}; see above. Run this again to go on.")
+            raise VhdError(
+                f"`vhd {' '.join(arguments)}` ended with code {code}; see above. Run this again to continue."
+            )
         entry["done"] = True
         if self.json:
             entry["result"] = json.loads(printed.getvalue())
 
     def _say(self, text: str) -> None:
-        """The command about to run: on stdout, unless that is for JSON."""
+        """Print the command about to run: on stdout, unless JSON goes there."""
         if not self.quiet or (self.dry_run and not self.json):
             (err if self.json else out).print(text, style="bold", highlight=False)
 
     def commands(self, environment: Environment) -> list[list[str]]:
-        """The commands whose result is not there yet, and the benchmark, which finds out for itself."""
+        """The commands whose results are missing, and the benchmark, which skips finished rows itself."""
         env = environment.name
         found: list[list[str]] = []
         if not dataset_path(env).is_file():
@@ -109,7 +111,7 @@ class Reproduce:
             find_model(env, "length", "trained"): ["train", "length", env],
             find_model(env, "planner", "trained"): planner,
         }
-        if environment.simulator is None:  # judged on held-out episodes
+        if environment.simulator is None:  # evaluated on held-out episodes
             evaluations = [["eval-length", env], ["eval-plans", env]]
             return [*found, *(command for path, command in trainings.items() if not path.is_file()), *evaluations]
         if environment.controller == "inverse_dynamics":

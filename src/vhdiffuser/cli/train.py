@@ -1,4 +1,4 @@
-"""`vhd train planner | length | dynamics`: options made from the recipe, each training resumable."""
+"""`vhd train planner | length | dynamics`: resumable trainings, with options generated from the recipe."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from vhdiffuser.training.loop import LoopConfig, Status
 
 Name = Annotated[str, tyro.conf.arg(metavar="ENV")]
 Flat = tyro.conf.arg(name="")
-"""The fields of a part are options without a prefix."""
+"""Parts whose fields are options without a prefix."""
 SHOWN = "maze2d-large"
-"""Environment whose recipe `--help` shows where none is named."""
+"""Environment whose recipe `--help` shows if none is given."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,15 +33,15 @@ class Common:
     """Options of every training."""
 
     env: Positional[Name]
-    """Environment, or the name of an imported dataset. Its recipe gives the defaults below."""
+    """Environment or imported dataset. Its recipe sets the defaults below."""
     recipe: RecipeName = "default"
-    """`default` is what measured best on two cores; `paper` the paper's, with Diffuser's values where it is silent."""
+    """`default` (best measured on two cores), or `paper` (the paper's, with Diffuser's values where it gives none)."""
     name: Annotated[str | None, tyro.conf.arg(help_behavior_hint="(default: from the recipe)")] = None
     """Name of the run."""
     begin_with: Annotated[str | None, tyro.conf.arg(help_behavior_hint="(default: random weights)")] = None
-    """Fine-tune: begin with the weights of this run of the environment, or of this model file."""
+    """Fine-tune: start from the weights of this run of the environment, or of this model file."""
     restart: bool = False
-    """Train a run of this name from the beginning; the old one stays until the new one has its first checkpoint."""
+    """Start this run over; the old one is kept until the new one has its first checkpoint."""
     quiet: bool = False
     """No progress bar."""
     json: bool = False
@@ -50,7 +50,7 @@ class Common:
     def _train(self, training: Callable[..., Path], **parts: Any) -> None:
         environment = get_environment(self.env)
         recipe = replace(get_recipe(environment, self.recipe), **parts)
-        # Of the processes that torchrun or accelerate started together, one speaks.
+        # Only one of the processes started by torchrun or accelerate prints.
         first = os.environ.get("RANK", "0") == "0"
         last: dict[str, Any] = {}
         title = f"training {environment.name} {self.name or training.__name__.removeprefix('train_')}"
@@ -58,7 +58,7 @@ class Common:
 
             def report(status: Status) -> None:
                 last.update(status.metrics, update=status.update, minutes=round(status.seconds / 60, 2))
-                # The bar's own estimate forgets earlier sessions and the time budget; ours does not.
+                # Unlike the bar's own estimate, ours includes earlier sessions and the time budget.
                 note = f"loss {status.metrics['loss']:.4f}, {status.seconds_left / 60:.1f} min to go"
                 progress(status.update, status.updates, note=note)
 
@@ -80,12 +80,12 @@ class Common:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainPlanner(Common):
-    """Train a diffusion planner (Algorithm 1) on random-length crops, or on one horizon.
+    """Train a diffusion planner (Algorithm 1) on random-length crops, or at a fixed horizon.
 
-    Resumes by itself: stop it with Ctrl-C, run the same command again. Defaults are the recipe's. Examples:
+    Stop it with Ctrl-C and run the same command again to resume. Defaults are the recipe's. Examples:
 
         vhd train planner maze2d-umaze
-        vhd train planner maze2d-umaze --horizon 128          the fixed-horizon baseline
+        vhd train planner maze2d-umaze --horizon 128          a fixed-horizon baseline
         vhd train planner maze2d-umaze --recipe paper --minutes 30
         vhd train planner maze2d-umaze --recipe paper --help  the paper's values
     """
@@ -103,7 +103,7 @@ class TrainPlanner(Common):
 
 @dataclass(frozen=True, kw_only=True)
 class TrainLength(Common):
-    """Train a Length Predictor: the shortest-step distance between states, from offline data alone.
+    """Train a Length Predictor: shortest-step distances between states, from offline data alone.
 
     Defaults are the recipe's. Examples:
 
@@ -123,7 +123,7 @@ class TrainLength(Common):
 
 @dataclass(frozen=True, kw_only=True)
 class TrainDynamics(Common):
-    """Train an inverse dynamics model: the action from an observation and the plan ahead.
+    """Train an inverse dynamics model, which predicts the action from the observation and the plan ahead.
 
     Defaults are the recipe's. Example: vhd train dynamics antmaze-medium
     """
@@ -140,7 +140,7 @@ class TrainDynamics(Common):
 
 @dataclass(frozen=True)
 class Train:
-    """Train a network. Every training checkpoints itself and goes on where it stopped."""
+    """Train a network. Trainings write checkpoints and resume where they stopped."""
 
     command: Annotated[
         Annotated[TrainPlanner, tyro.conf.subcommand("planner")]
@@ -150,12 +150,12 @@ class Train:
     ]
 
     def run(self) -> None:
-        """Run the training chosen."""
+        """Run the subcommand."""
         self.command.run()
 
     @classmethod
     def parse(cls, arguments: list[str]) -> Any:
-        """The command's type, with the recipe of the environment and name among `arguments` as its defaults."""
+        """The parsed command, with the recipe of the environment in `arguments` as its defaults."""
         return _with_defaults(arguments)
 
 
@@ -163,8 +163,8 @@ def _with_defaults(arguments: list[str]) -> Any:
     environment = find_environment(_named_environment(arguments)) or environments()[SHOWN]
     recipe = get_recipe(environment, _named_recipe(arguments))
     if any(argument.split("=")[0] == "--horizon" for argument in arguments):
-        recipe = recipe.changed(planner={"directness": None})  # a fixed horizon must serve every distance
-    # A required positional stays required: its default here is what tyro calls missing.
+        recipe = recipe.changed(planner={"directness": None})  # a fixed-horizon planner must serve every distance
+    # A required positional stays required: its default is tyro's MISSING.
     common: dict[str, Any] = {"env": tyro.MISSING, "recipe": recipe.name}
     planner = TrainPlanner(network=recipe.planner, planning=recipe.planning, loop=recipe.planner_loop, **common)
     length = TrainLength(length=recipe.length, loop=recipe.length_loop, **common)
@@ -175,7 +175,7 @@ def _with_defaults(arguments: list[str]) -> Any:
 
 
 def _named_environment(arguments: list[str]) -> str:
-    """The first argument that names an environment or a dataset and is no option's value."""
+    """The first argument that names an environment or dataset and is not the value of an option."""
     for before, argument in zip(["", *arguments], arguments, strict=False):
         if before in ("--name", "--begin-with") or argument.startswith("-"):
             continue

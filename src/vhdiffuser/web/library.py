@@ -103,9 +103,7 @@ class Library:
     @classmethod
     def of_weights(cls, source: Source = "shipped") -> Library:
         """All environments and imported datasets, with the shipped models or those that the user trained."""
-        names = [
-            name for name in known_names() if get_environment(name).spec.goal_dim > 1
-        ]  # the page draws in two dimensions
+        names = [name for name in known_names() if get_environment(name).spec.goal_dim > 1]  # the page is 2-D
         sources = {name: _source(name, source) for name in names}
         return cls([Entry(name, partial(_missing, name, of), partial(_load, name, of)) for name, of in sources.items()])
 

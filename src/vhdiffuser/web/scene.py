@@ -89,7 +89,7 @@ def _seen(loaded: Loaded) -> tuple[FloatArray, FloatArray]:
 
 
 def first_instance(loaded: Loaded) -> InstanceReply:
-    """The random pair with the longest predicted plan among `_FIRST`."""
+    """The random pair with the longest predicted plan among `_DRAWS`."""
     rng = np.random.default_rng(0)
     drawn = [loaded.env.sample_instance(rng) for _ in range(_DRAWS)]
     starts, goals = np.stack([item.start for item in drawn]), np.stack([item.goal for item in drawn])
