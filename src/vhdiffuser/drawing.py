@@ -1,4 +1,4 @@
-"""How mazes, plans and paths are drawn. No pyplot: figures are made and saved without global state or a screen."""
+"""Drawing of mazes, plans and paths, without pyplot: no global state, no screen."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ METHOD_COLOURS = {
 
 @contextmanager
 def needs_matplotlib() -> Iterator[None]:
-    """Around imports of matplotlib: an error that says what to do where it is not installed."""
+    """Context for importing matplotlib: raises `VhdError` if it is not installed."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -53,14 +53,14 @@ def new_figure(rows: int, columns: int, size: float = 3.4, projection: str | Non
 
 
 def save_figure(figure: Figure, path: Path) -> Path:
-    """Write a PNG, whole or not at all."""
+    """Write a PNG atomically."""
     with atomic_path(path) as temporary:
         figure.savefig(temporary, format="png", dpi=150)
     return path
 
 
 def walls_of(spec: EnvSpec) -> FloatArray:
-    """(n, 4) walls of a known maze; none elsewhere."""
+    """(n, 4) walls of a known maze, otherwise empty."""
     known = find_environment(spec.name)
     return np.zeros((0, 4)) if known is None else known.geometry.walls
 
@@ -122,7 +122,7 @@ def draw_path(axes: Axes, places: FloatArray, **style: Any) -> None:
 def draw_ends(
     axes: Axes, start: FloatArray, goal: FloatArray, tolerance: FloatArray | None = None, size: float = 6
 ) -> None:
-    """Start (yellow) and goal (red) on the page, with the goal region when its half sides are given."""
+    """Start (yellow) and goal (red) on the page, with the goal region if its half side lengths are given."""
     from matplotlib.patches import Rectangle
 
     axes.plot(start[0], start[1], "o", color=START_COLOUR, markersize=size, markeredgecolor="black", zorder=5)

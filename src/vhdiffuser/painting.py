@@ -1,4 +1,4 @@
-"""Pictures painted from above, pixel by pixel, and GIFs of them: fast enough for the frames of a video."""
+"""Images drawn from above with Pillow, and GIFs of them: fast enough for the frames of a video."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ WALL, PLAN, TRACE, ROBOT, START, GOAL, OLD_GOAL, TEXT = (
     (40, 44, 52),
 )
 _COLOURS = 64
-"""Colours of a GIF: enough for flat pictures, and few enough to keep it small."""
+"""Colours of a GIF: enough for flat images, few enough for a small file."""
 
 
 def moments(steps: int, every: int) -> list[int]:
-    """Every so many steps, and the last."""
+    """Every `every`-th step, and the last."""
     return [*range(0, steps, every), steps]
 
 
 class TopView:
-    """A page seen from above, on which places are painted; `caption` pixels are kept free above it."""
+    """A view from above; `caption` pixels are left free above it."""
 
     def __init__(self, points: FloatArray, boxes: FloatArray, size: int, caption: int = 0) -> None:
         from PIL import Image, ImageDraw
@@ -53,14 +53,14 @@ class TopView:
             draw.rectangle((left, top, right, bottom), fill=WALL)
 
     def line(self, picture: Image.Image, points: FloatArray, colour: Colour, width: float) -> None:
-        """A path; nothing where there is one point only."""
+        """Draw a path; nothing for a single point."""
         from PIL import ImageDraw
 
         if len(points) > 1:
             ImageDraw.Draw(picture).line(self._pixels(points), fill=colour, width=round(width), joint="curve")
 
     def dot(self, picture: Image.Image, place: FloatArray, colour: Colour, radius: float) -> None:
-        """A disc; the radius is a share of the page."""
+        """Draw a disc; the radius is a share of the page."""
         from PIL import ImageDraw
 
         ((x, y),) = self._pixels(place[None])
@@ -68,7 +68,7 @@ class TopView:
         ImageDraw.Draw(picture).ellipse((x - r, y - r, x + r, y + r), fill=colour)
 
     def caption(self, picture: Image.Image, left: str, right: str) -> None:
-        """Two texts above the page, in place of those before."""
+        """Replace the two texts above the page."""
         from PIL import ImageDraw, ImageFont
 
         draw, font = ImageDraw.Draw(picture), ImageFont.load_default(size=0.5 * self._caption)
@@ -83,7 +83,7 @@ class TopView:
 
 
 def _limits(points: FloatArray, boxes: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """(2,) lower and upper corner of what is to be seen: the maze, or all points where there is none."""
+    """(2,) lower and upper corner of the view: the maze, or all points without one."""
     if len(boxes):
         return boxes[:, [0, 2]].min(axis=0), boxes[:, [1, 3]].max(axis=0)
     margin = 0.05 * max(float(np.ptp(points, axis=0).max()), 1e-6)
@@ -91,13 +91,13 @@ def _limits(points: FloatArray, boxes: FloatArray) -> tuple[FloatArray, FloatArr
 
 
 def write_gif(frames: Iterable[ImageArray], path: Path, fps: float = 25.0) -> Path:
-    """Write (h, w, 3) uint8 frames as a looping GIF, whole or not at all."""
+    """Write (h, w, 3) uint8 frames atomically as a looping GIF."""
     from PIL import Image
 
     pictures = [Image.fromarray(frame) for frame in frames]
     if not pictures:
         raise VhdError(f"{path}: no frames to write.")
-    # One palette for all pictures, taken from the first, the middle and the last: a palette for each would flicker.
+    # One palette for all frames, from the first, the middle and the last: a palette per frame would flicker.
     samples = np.concatenate([np.asarray(pictures[i]) for i in (0, len(pictures) // 2, -1)])
     palette = Image.fromarray(samples).quantize(_COLOURS, Image.Quantize.MAXCOVERAGE, kmeans=2)
     first, *rest = (picture.quantize(palette=palette, dither=Image.Dither.NONE) for picture in pictures)

@@ -183,7 +183,7 @@ def test_unfit_models_are_refused_and_nothing_is_written(runs, tmp_path, capsys,
     assert "holds a planner model" in capsys.readouterr().err
     monkeypatch.setattr(exporting, "LIMIT", 20_000)
     assert run(command) == 1
-    assert "at most 0 MB ship" in capsys.readouterr().err
+    assert "at most 0 MB may ship" in capsys.readouterr().err
     fixed = ["--horizon", "64", "--dim", "8", "--batch-size", "4"]
     assert run(["train", "planner", ENV, *fixed, *TINY]) == 0
     assert run([*command, "--planner", "fh-64"]) == 1

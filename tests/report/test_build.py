@@ -113,7 +113,7 @@ def test_a_report_is_made_of_what_there_is(results: Path, tmp_path: Path) -> Non
     assert names == {"report.md", "report.html", "toy-distance-ss.png"}
     with pytest.raises(DataError, match="vhd bench"):
         write_report(tmp_path / "none")
-    with pytest.raises(DataError, match="right below"):
+    with pytest.raises(DataError, match="directly in"):
         write_report(tmp_path)
 
 

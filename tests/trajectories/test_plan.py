@@ -111,7 +111,7 @@ def damage(path: Path, change) -> None:
         (lambda v: v.update(length=4), "length of 4"),
         (lambda v: v["states"][1].pop(), "damaged"),
         (lambda v: v["states"][1].__setitem__(0, float("nan")), "NaN"),
-        (lambda v: v.update(goal=[1.0]), "do not fit"),
+        (lambda v: v.update(goal=[1.0]), "do not match"),
         (lambda v: v.update(state_names=["y", "x", "vx", "vy"]), "maze2d-umaze has"),
         (lambda v: v.pop("states"), "states"),
     ],

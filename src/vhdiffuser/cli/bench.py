@@ -83,7 +83,7 @@ class Bench:
     keep: int = 10
     """Number of rollouts per seed to save in full, for figures and videos."""
     video: Literal["top", "camera"] | None = None
-    """Also write GIFs of the saved rollouts: drawn from above with their plans, or rendered by its camera."""
+    """Also write GIFs of the saved rollouts: drawn from above with their plans, or by the simulator's camera."""
     workers: int = 0
     """Simulator processes; 0: one per core."""
     json: bool = False

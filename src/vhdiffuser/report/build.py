@@ -1,4 +1,4 @@
-"""`vhd report DIR`: rows in; a Markdown page, an HTML page and figures out."""
+"""`vhd report DIR`: a Markdown page, an HTML page and figures from rows."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ img { max-width: 100%; }
 
 
 def write_report(folder: Path, out: Path | None = None) -> list[Path]:
-    """Read all rows below `folder`; write `report.md`, `report.html` and figures to `out` (default: `folder`).
+    """Read all rows in `folder`; write `report.md`, `report.html` and figures to `out` (default: `folder`).
 
-    Main results are the files right below `folder/<environment>`; files further down (a sweep of
-    gamma, say) enter the sensitivity figure only.
+    Main results are the files directly in `folder/<environment>`; files in subfolders (e.g. a sweep of
+    gamma) are used for the sensitivity figure only.
     """
     out = out or folder
     found = [item for item in read_folder(folder) if item.rows]
     main = sorted((item for item in found if item.path.parent.parent == folder), key=_order)
     if not main:
-        raise DataError(f"{folder}: no results right below its environments' folders. Run `vhd bench --out {folder}`.")
+        raise DataError(f"{folder}: no results directly in its environments' folders. Run `vhd bench --out {folder}`.")
     cells, left_out = published(main)
     summaries = [cell.summary() for cell in cells]
     sections: list[tuple[str, str | Table | Path]] = []
@@ -57,7 +57,7 @@ def write_report(folder: Path, out: Path | None = None) -> list[Path]:
         drawn = [cell for cell in cells if cell.key[3] == distribution and cell.key[2] in PROTOCOL_LABELS]
         if drawn:
             table, notes = main_table(drawn)
-            said = notes if sections else [NOTE, *notes]  # how to read a table is said once
+            said = notes if sections else [NOTE, *notes]  # explain how to read a table once
             sections += [(title, table), *(("", note) for note in said)]
     if (seeds := seeds_table(summaries)) is not None:
         sections.append(("Seeds", seeds))
@@ -101,7 +101,7 @@ def _order(item: ResultFile) -> tuple[int, int, int, str]:
 
 
 def conditions_table(cells: Sequence[Cell]) -> Table:
-    """Every choice behind the numbers, the low-level controller among them."""
+    """Every setting behind the numbers, including the low-level controller."""
     lines = []
     for cell in cells:
         config, controller = cell.config, dict(cell.config["controller"])
@@ -147,7 +147,7 @@ def conditions_table(cells: Sequence[Cell]) -> Table:
 def draw_figures(
     folder: Path, out: Path, environment: str, found: Sequence[ResultFile], cells: Sequence[Cell]
 ) -> list[tuple[str, Path]]:
-    """(title, file) of every figure that the results of one environment allow, on the environment's own instances."""
+    """(title, file) of each figure that the results of one environment allow, on the environment's own instances."""
     drawn: list[tuple[str, Path]] = []
     own = [cell for cell in cells if (cell.key[0], cell.key[3]) == (environment, "reset")]
     # Figures compare methods, so they show cells of one version of the random streams: the newest.
@@ -180,7 +180,7 @@ def draw_figures(
 
 
 def _by_gamma(found: Sequence[ResultFile], environment: str) -> list[tuple[float, Summary]]:
-    """(gamma, summary) of VHD in every folder, the main one and those of a sweep; of the newest streams of a sweep."""
+    """(gamma, summary) of VHD in the main folder and those of a sweep, with the newest streams."""
     folders: dict[tuple[int, Path], list[ResultFile]] = {}
     for item in found:
         names = (item.config["environment"], item.config["method"], item.distribution)
@@ -195,11 +195,11 @@ def _by_gamma(found: Sequence[ResultFile], environment: str) -> list[tuple[float
 
 
 def _case(out: Path, environment: str, cells: Sequence[Cell]) -> Path | None:
-    """Fig. 3, where the four planners were run under replanning and one instance is kept for all of them."""
+    """Fig. 3, if all four planners were run under replanning and share a saved instance."""
     replanned = {cell.key[1]: cell for cell in cells if cell.key[2] == "rp" and cell.key[1] in CASE_METHODS}
     if len(replanned) < len(CASE_METHODS) or unpaired(list(replanned.values())) is not None:
         return None
-    # The first seed's: rollouts are kept beside each seed's rows.
+    # Of the first seed: rollouts are saved beside each seed's rows.
     files = {method: replanned[method].files[0] for method in CASE_METHODS}
     shared = [
         row.instance

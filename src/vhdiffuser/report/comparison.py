@@ -1,4 +1,4 @@
-"""A table that grows: its rows are on disk after each one, as JSON to go on from and as Markdown to read."""
+"""A table that grows row by row, saved after each row as JSON (to resume from) and Markdown (to read)."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ class Column:
     key: str
     """Key of its value in a row."""
     title: str
-    """What stands above it."""
+    """Its heading."""
     form: str = ""
-    """How a number is written, as in `format(value, form)`."""
+    """Format of numbers, as in `format(value, form)`."""
 
     def text(self, row: dict[str, Any]) -> str:
-        """The cell of a row; a dash where it has no value."""
+        """The cell of a row; a dash if it has no value."""
         value = row.get(self.key)
         return "-" if value is None else format(value, self.form)
 
 
 class Comparison:
-    """Rows of a comparison, one for each key, kept in `path` (JSON) and beside it (Markdown)."""
+    """Rows of a comparison, one per key, saved in `path` (JSON) and beside it (Markdown)."""
 
     def __init__(self, path: Path, key: tuple[str, ...], columns: Sequence[Column], heading: str = "") -> None:
-        """`key` names the values that tell rows apart; rows that are in the file already are kept."""
+        """`key` names the values that identify a row; rows already in the file are kept."""
         self.path, self.key, self.columns, self.heading = path, key, tuple(columns), heading
         self.rows: list[dict[str, Any]] = []
         if path.exists():
@@ -42,11 +42,11 @@ class Comparison:
 
     @property
     def markdown_path(self) -> Path:
-        """Where the table for readers is."""
+        """Path of the Markdown table."""
         return self.path.with_suffix(".md")
 
     def find(self, **values: Any) -> dict[str, Any] | None:
-        """The row that has all these values, if there is one."""
+        """The row with all these values, or None."""
         return next((row for row in self.rows if all(row.get(k) == v for k, v in values.items())), None)
 
     def put(self, row: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Pictures of datasets: where the trajectories went."""
+"""Figures of datasets."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def draw_dataset(spec: EnvSpec, episodes: Episodes, path: Path, steps: int = 20_
 
 
 def _sample(spec: EnvSpec, episodes: Episodes, steps: int) -> list[FloatArray]:
-    """Goal dimensions of whole episodes, spread over the data, until `steps` states are together."""
+    """Goal dimensions of whole episodes, spread over the data, about `steps` states in total."""
     order = np.random.default_rng(0).permutation(len(episodes))
     paths, left = [], steps
     for number in order:

@@ -1,4 +1,4 @@
-"""A contact sheet of failures: what was planned, and what became of it."""
+"""A contact sheet of failures: plans and executed paths."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _SPACE_VIEWS = (("from above", (0, 1)), ("from the front", (1, 2)))
-"""Where positions have three coordinates: a panel for each of these pairs."""
+"""For positions with three coordinates: one panel for each of these pairs."""
 
 
 def draw_failures(
     failures: Sequence[tuple[str, KeptRollout]], config: Mapping[str, Any], path: Path, columns: int = 6
 ) -> Path:
-    """A panel (in space two, side by side) a failure, with its title: plans in grey, the executed path in colour.
+    """One panel per failure (two in space), with its title: plans in grey, the executed path in colour.
 
     `config` is that of the rows (`vhdiffuser.results.rows`): walls, goal dimensions, tolerance.
     """
@@ -73,7 +73,7 @@ def draw_failures(
 
 
 def _same_frame(axes: Axes, places: FloatArray) -> None:
-    """Limits that hold all (n, 2) places: without walls, panels are compared by their frames."""
+    """Limits that contain all (n, 2) places, so that panels without walls share a frame."""
     low, high = places.min(axis=0), places.max(axis=0)
     margin = 0.08 * max(float((high - low).max()), 1e-6)
     axes.set_xlim(low[0] - margin, high[0] + margin)

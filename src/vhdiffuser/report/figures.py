@@ -1,4 +1,4 @@
-"""The report's figures, from rows and kept rollouts alone."""
+"""The report's figures, from rows and saved rollouts alone."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def gamma_sensitivity(cells: Sequence[tuple[float, Summary]], path: Path) -> Pat
 
 
 def geodesic_success(rows: Sequence[Row], protocol: str, path: Path, bins: int = 6) -> Path:
-    """SR by true distance between start and goal, a line per method; bins hold equally many instances."""
+    """SR by true distance between start and goal, one line per method; bins of equal count."""
     known = [row for row in rows if row.geodesic is not None and row.protocol == protocol]
     distances = np.array([row.geodesic for row in known], float)
     edges = np.unique(np.quantile(distances, np.linspace(0, 1, bins + 1)))
@@ -118,7 +118,7 @@ def geodesic_success(rows: Sequence[Row], protocol: str, path: Path, bins: int =
     figure, (axes,) = new_figure(1, 1, size=4.6)
     drawn = [name for name in METHOD_LABELS if name in methods]
     for order, method in enumerate(drawn):
-        # Set side by side, or the intervals hide each other.
+        # Offset, so that the intervals do not overlap.
         aside = (order - (len(drawn) - 1) / 2) * 0.012 * float(np.ptp(distances))
         x, bars = [], []
         for number in np.unique(member):
@@ -137,7 +137,7 @@ def geodesic_success(rows: Sequence[Row], protocol: str, path: Path, bins: int =
 
 
 def choose_case(rows: Sequence[Row], methods: Sequence[str], numbers: Sequence[int]) -> int | None:
-    """The kept instance on which VHD hits and saves the most steps on average against the others, if there is one."""
+    """The saved instance on which VHD succeeds and saves the most steps on average over the others, or None."""
     steps = {(row.method, row.instance): row for row in rows if row.protocol == "rp"}
     best: tuple[float, int] | None = None
     for number in numbers:
@@ -161,7 +161,7 @@ def _aes_bar(item: Summary) -> tuple[float, float, float]:
 
 
 def _label_panels(panels: Sequence[Any], x: str) -> None:
-    """Titles of a panel with SR and one with AES over the same axis."""
+    """Titles and x label of a panel with SR and one with AES."""
     for axes, title in zip(panels, ("SR (%)", "AES (steps)"), strict=True):
         axes.set_xlabel(x)
         axes.set_title(title)

@@ -12,7 +12,7 @@ ENVIRONMENTS: dict[str, str] = {
 """Registry name -> the paper's column."""
 
 OURS_ALONE = "vhd-paper"
-"""The method that is no row of Table II."""
+"""The method that is not a row of Table II."""
 
 METHOD_LABELS: dict[str, str] = {
     "vhd": "VHD",

@@ -1,4 +1,4 @@
-"""Pictures of plans over their maze, and of their denoising."""
+"""Figures of plans in their maze, and of their denoising."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from vhdiffuser.types import EnvSpec, ImageArray
 
 
 def draw_plans(plans: Sequence[Plan], path: Path, columns: int = 4) -> Path:
-    """One panel a plan."""
+    """One panel per plan."""
     columns = min(columns, len(plans))
     rows = -(-len(plans) // columns)
     size = 4.5 if len(plans) == 1 else 3.0
@@ -37,9 +37,9 @@ def draw_plans(plans: Sequence[Plan], path: Path, columns: int = 4) -> Path:
 
 
 def denoising_frames(spec: EnvSpec, plan: Plan, size: float = 4.0) -> Iterator[ImageArray]:
-    """The knots of one plan after each reverse step, as pictures."""
+    """The knots of a plan after each reverse step, as images."""
     if plan.denoising is None:
-        raise ValueError("the plan was made without keep_denoising=True.")
+        raise ValueError("the plan has no denoising: make it with keep_denoising=True.")
     walls = boxes_on_page(spec.name, walls_of(spec))
     for step, knots in enumerate(plan.denoising):
         figure, (axis,) = new_figure(1, 1, size=size)

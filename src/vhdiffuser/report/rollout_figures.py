@@ -1,4 +1,4 @@
-"""Pictures of executions: the plans and what became of them."""
+"""Figures of executions: plans and executed paths."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from vhdiffuser.trajectories.plots import projection_of
 
 
 def draw_rollouts(rows: Mapping[str, Sequence[KeptRollout]], config: Mapping[str, Any], path: Path) -> Path:
-    """A row of panels per protocol, one panel a rollout: plans in grey, the executed path in colour.
+    """One row of panels per protocol, one panel per rollout: plans in grey, the executed path in colour.
 
     `config` is that of the rows (`vhdiffuser.results.rows`): walls, goal dimensions, tolerance.
     """
@@ -55,7 +55,7 @@ def draw_rollouts(rows: Mapping[str, Sequence[KeptRollout]], config: Mapping[str
 
 
 def draw_execution(rollouts: Sequence[Rollout], path: Path) -> Path:
-    """One panel a goal: its plans in grey, the executed path in colour."""
+    """One panel per goal: its plans in grey, the executed path in colour."""
     figure, panels = new_figure(1, len(rollouts), 4.5, projection_of(rollouts[0].spec))
     for axes, rollout in zip(panels, rollouts, strict=True):
         rollout.plot(axes)

@@ -1,4 +1,4 @@
-"""Table II beside ours, as Markdown and as HTML."""
+"""Table II beside our results, as Markdown and HTML."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OLD_NOTE = (
 
 @dataclass(frozen=True)
 class Table:
-    """Text in a grid."""
+    """A table of text."""
 
     head: tuple[str, ...]
     """Column titles."""
@@ -35,7 +35,7 @@ class Table:
     """Cells."""
 
     def markdown(self) -> str:
-        """A pipe table; the first two columns to the left, numbers to the right."""
+        """A pipe table; the first two columns are left-aligned, numbers right-aligned."""
         rule = ["---" if column < 2 else "---:" for column in range(len(self.head))]
         lines = [self.head, tuple(rule), *self.rows]
         return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines) + "\n"
@@ -49,18 +49,18 @@ class Table:
 
 @dataclass(frozen=True)
 class Marks:
-    """Which methods are best, by (environment, protocol), and where that could not be tested."""
+    """The best methods by (environment, protocol), and where that could not be tested."""
 
     success: Mapping[tuple[str, str], set[str]]
-    """Methods of the highest SR."""
+    """Methods with the highest SR."""
     steps: Mapping[tuple[str, str], set[str]]
-    """Methods of the lowest AES."""
+    """Methods with the lowest AES."""
     untested: Mapping[tuple[str, str], str]
     """Why nothing is marked."""
 
 
 def mark_best(cells: Sequence[Cell]) -> Marks:
-    """Best of the paper's methods in cells of one distribution, by paired tests; none among fewer than two."""
+    """The best of the paper's methods in cells of one distribution, by paired tests; needs at least two."""
     groups: dict[tuple[str, str], dict[str, Cell]] = {}
     for cell in cells:
         environment, method, protocol, _ = cell.key
@@ -79,7 +79,7 @@ def mark_best(cells: Sequence[Cell]) -> Marks:
 
 
 def main_table(cells: Sequence[Cell]) -> tuple[Table, list[str]]:
-    """Ours and the paper's, for the environments, methods and protocols that were run, and notes to it.
+    """Our results and the paper's for the environments, methods and protocols that were run, and notes.
 
     `cells` are of one distribution.
     """
@@ -88,7 +88,7 @@ def main_table(cells: Sequence[Cell]) -> tuple[Table, list[str]]:
     ours = {cell.key[:3]: cell.summary() for cell in cells}
     order = [*ENVIRONMENTS, *sorted({key[0] for key in ours} - set(ENVIRONMENTS))]
     environments = [name for name in order if any(key[0] == name for key in ours)]
-    # Instances other than the environment's own draw are not the paper's, and have nothing to stand beside.
+    # Only the environment's own instances are comparable with the paper's.
     beside = all(cell.key[3] == "reset" for cell in cells)
 
     head = ["Method", ""]
@@ -143,7 +143,7 @@ def _steps(item: Summary, mark: str) -> str:
 
 
 def peers_table(summaries: Sequence[Summary]) -> Table | None:
-    """Results under peers' protocols, if there are any."""
+    """Results under other benchmarks' protocols, if any."""
     rows = tuple(
         (
             item.environment,
@@ -159,7 +159,7 @@ def peers_table(summaries: Sequence[Summary]) -> Table | None:
 
 
 def seeds_table(summaries: Sequence[Summary]) -> Table | None:
-    """SR of every seed, where several were pooled: how much of a number is the luck of its seed."""
+    """SR of each seed where several were pooled, to show the variation between seeds."""
     rows = tuple(
         (
             item.environment,
@@ -178,7 +178,7 @@ def seeds_table(summaries: Sequence[Summary]) -> Table | None:
 
 
 def time_table(summaries: Sequence[Summary]) -> Table:
-    """Where the time went."""
+    """Time spent planning and executing."""
     rows = tuple(
         (
             item.environment,

@@ -1,4 +1,4 @@
-"""Kept rollouts as GIFs, without a screen: replayed in the simulator, or painted from above."""
+"""Saved rollouts as GIFs, without a screen: replayed in the simulator, or drawn from above."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from vhdiffuser.results.rollout_files import KeptRollout
 from vhdiffuser.types import FloatArray, ImageArray
 
 View = Literal["top", "camera"]
-"""How a rollout is shown: painted from above with its plans, or by the simulator's own camera."""
+"""How a rollout is shown: drawn from above with its plans, or by the simulator's camera."""
 _PICTURES = 100
-"""Pictures of a rollout, about: longer ones are shown faster."""
+"""Approximate number of frames: longer rollouts play faster."""
 
 
 def write_rollout(env: PlanningEnv, kept: KeptRollout, path: Path, view: View = "top") -> Path:
-    """A kept rollout as a GIF."""
+    """Write a saved rollout as a GIF."""
     every = max(1, len(kept.actions) // _PICTURES)
     if view == "camera":
         return write_gif(replay_frames(env, kept, every), path)
@@ -30,7 +30,7 @@ def write_rollout(env: PlanningEnv, kept: KeptRollout, path: Path, view: View = 
 
 
 def replay_frames(env: PlanningEnv, kept: KeptRollout, every: int = 1, size: int = 480) -> Iterator[ImageArray]:
-    """The simulator's own pictures of a kept rollout: its actions are issued again from its start."""
+    """The simulator's images of a saved rollout, whose actions are replayed from its start."""
     env.reset(kept.instance)
     yield env.render(size, size)
     for step, action in enumerate(kept.actions, start=1):
@@ -42,7 +42,7 @@ def replay_frames(env: PlanningEnv, kept: KeptRollout, every: int = 1, size: int
 def top_view_frames(
     environment: str, kept: KeptRollout, walls: FloatArray, goal_dims: list[int], every: int = 1, size: int = 480
 ) -> Iterator[ImageArray]:
-    """Walls, the plan being followed, the trace so far and the robot, painted from the rollout alone."""
+    """Walls, the current plan, the path so far and the robot, drawn from the rollout alone."""
     places = on_page(environment, kept.states[:, goal_dims])
     plans = [(made, on_page(environment, planned)) for made, planned in kept.plans]
     goal = on_page(environment, kept.instance.goal)

@@ -1,4 +1,4 @@
-"""What planning and execution give back: `Plan` and `Rollout`, which can be looked at, compared and kept."""
+"""The results of planning and execution, `Plan` and `Rollout`: to plot, compare and save."""
 
 from vhdiffuser.trajectories.plan import Plan
 from vhdiffuser.trajectories.rollout import Rollout

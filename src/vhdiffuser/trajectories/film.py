@@ -1,4 +1,4 @@
-"""Films of a planner at work: each plan denoised from noise, then followed."""
+"""Films of a planner: each plan is denoised from noise, then executed."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from vhdiffuser.trajectories.rollout import Rollout
 
 FILM_FPS = 20.0
-"""Pictures of a film in a second."""
+"""Frames per second."""
 FILM_PICTURES = 110
-"""Pictures of a film in which the robot moves, about: five seconds."""
+"""Approximate number of frames in which the robot moves: five seconds."""
 _FINER = 2
-"""Films are painted this many times larger and shrunk, for smooth lines."""
+"""Supersampling factor, for smooth lines."""
 
 
 def write_film(spec: EnvSpec, rollouts: Sequence[Rollout], walls: FloatArray, path: Path) -> Path:
-    """Rollouts, each of which begins where the one before ended, as one GIF."""
+    """Write consecutive rollouts, each starting where the previous one ended, as one GIF."""
     every = max(1, sum(rollout.steps for rollout in rollouts) // FILM_PICTURES)
     return write_gif(film_frames(spec, rollouts, walls, every), path, FILM_FPS)
 
@@ -35,9 +35,9 @@ def write_film(spec: EnvSpec, rollouts: Sequence[Rollout], walls: FloatArray, pa
 def film_frames(
     spec: EnvSpec, rollouts: Sequence[Rollout], walls: FloatArray, every: int = 4, size: int = 560
 ) -> Iterator[ImageArray]:
-    """A planner at work: each plan denoised from noise (where that was kept), then followed, goal after goal.
+    """Each plan denoised from noise (if its denoising was kept), then executed, goal after goal.
 
-    Each rollout begins where the one before ended. At `FILM_FPS`, `every` control steps a picture.
+    Each rollout starts where the previous one ended. One frame per `every` control steps, at `FILM_FPS`.
     """
 
     def flat(places: FloatArray) -> FloatArray:
@@ -81,7 +81,7 @@ def film_frames(
 def _denoised(
     view: TopView, stage: Image.Image, spec: EnvSpec, plan: Plan, trace: FloatArray, title: str
 ) -> Iterator[Image.Image]:
-    """The knots after each reverse step, each shown for a sixth of a second, the last one longer."""
+    """The knots after each reverse step, each shown for a sixth of a second, the last for longer."""
     if plan.denoising is None:
         return
     steps = len(plan.denoising) - 1

@@ -1,4 +1,4 @@
-"""A planned trajectory: what `Planner.plan` gives."""
+"""A planned trajectory, as returned by `Planner.plan`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class Plan:
     """A planned trajectory at the control rate: L states, L-1 control steps, in the environment's units.
 
-    Plans are equal when their states and goals are.
+    Plans are equal if their states and goals are.
     """
 
     states: FloatArray
@@ -27,9 +27,9 @@ class Plan:
     goal: FloatArray
     """(goal_dim,)."""
     denoising: FloatArray | None = None
-    """(reverse steps + 1, knots, d) when the reverse process was asked to be kept."""
+    """(reverse steps + 1, knots, d) if the reverse process was kept."""
     spec: EnvSpec | None = field(default=None)
-    """The environment that it was made for, if known: names, units and time."""
+    """The environment it was made for, if known: names, units and time step."""
 
     def __post_init__(self) -> None:
         if self.states.ndim != 2 or len(self.states) < 2:
@@ -42,7 +42,7 @@ class Plan:
 
     @property
     def seconds(self) -> float | None:
-        """Duration, where the environment is known."""
+        """Duration, if the environment is known."""
         return None if self.spec is None else (self.length - 1) * self.spec.control_dt
 
     def __len__(self) -> int:
@@ -68,9 +68,9 @@ class Plan:
     ) -> Axes:
         """Draw the planned positions, start and goal; needs matplotlib.
 
-        Two goal dimensions are drawn over the walls (the environment's own, or (n, 4) x_low, x_high, y_low, y_high),
-        three in space (`ax` is then one with `projection="3d"`), any other number over time. `data`, the training
-        episodes or (n, goal_dim) positions, is a faint backdrop in the plane and in space.
+        Two goal dimensions are drawn over the walls (the environment's, or (n, 4) x_low, x_high, y_low, y_high),
+        three in space (`ax` then needs `projection="3d"`), any other number over time. `data`, the training
+        episodes or (n, goal_dim) positions, is a faint background in the plane and in space.
 
         >>> planner.plan([1, 1, 0, 0], [3, 1]).plot()                # doctest: +SKIP
         >>> matplotlib.pyplot.show()                                 # doctest: +SKIP
@@ -85,7 +85,7 @@ class Plan:
         return view.axes
 
     def to_json(self) -> dict[str, Any]:
-        """As `save` writes it to a .json file."""
+        """The content of a .json file written by `save`."""
         return {
             "environment": None if self.spec is None else self.spec.name,
             "length": self.length,
@@ -95,9 +95,9 @@ class Plan:
         }
 
     def save(self, path: str | Path) -> Path:
-        """Write it, whole or not at all, as the suffix says.
+        """Write the plan atomically, in the format of the suffix.
 
-        .npz keeps everything; .json the environment's name, state names, goal and states; .csv a row a state.
+        .npz keeps everything; .json the environment's name, state names, goal and states; .csv one row per state.
         """
         from vhdiffuser.trajectories.plan_files import save_plan
 
@@ -105,10 +105,10 @@ class Plan:
 
     @classmethod
     def load(cls, path: str | Path, spec: EnvSpec | None = None) -> Plan:
-        """Read what `save` wrote, checked.
+        """Read and validate a file written by `save`.
 
-        `spec` (`planner.spec`) is the environment where the file does not tell: always in a .csv, in a .json where
-        the environment is not one of ours.
+        `spec` (`planner.spec`) is the environment if the file does not determine it: always for .csv, and for .json
+        if the environment is not registered.
         """
         from vhdiffuser.trajectories.plan_files import load_plan
 

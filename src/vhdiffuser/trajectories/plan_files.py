@@ -27,19 +27,19 @@ def save_plan(plan: Plan, path: Path) -> Path:
 
 
 def load_plan(path: Path, spec: EnvSpec | None = None) -> Plan:
-    """Read a plan in the format of the suffix, and check it; `spec` where the file does not tell."""
+    """Read and validate a plan in the format of the suffix; `spec` if the file does not determine it."""
     reader = _format(path, {".npz": _read_npz, ".json": _read_json, ".csv": _read_csv})
     try:
         plan = reader(path, spec)
     except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
-        raise DataError(f"{path}: missing, damaged or not a plan of ours ({error!r}). Save it again.") from error
+        raise DataError(f"{path}: missing, damaged or not a vhdiffuser plan ({error!r}). Save it again.") from error
     _check(path, plan)
     return plan
 
 
 def _format(path: Path, formats: dict[str, Callable[..., Any]]) -> Callable[..., Any]:
     if path.suffix not in formats:
-        raise VhdError(f"{path}: a plan is kept as {', '.join(formats)}, by the suffix of the file.")
+        raise VhdError(f"{path}: unknown suffix. A plan is saved as {', '.join(formats)}.")
     return formats[path.suffix]
 
 
@@ -51,7 +51,7 @@ def _check(path: Path, plan: Plan) -> None:
         fits = plan.states.shape[1] == plan.spec.state_dim and plan.goal.shape == (plan.spec.goal_dim,)
     if not fits:
         raise DataError(
-            f"{path}: states {plan.states.shape} and goal {plan.goal.shape} do not fit each other or the environment. "
+            f"{path}: states {plan.states.shape} and goal {plan.goal.shape} do not match each other or the spec. "
             "Save the plan again."
         )
 
@@ -100,7 +100,7 @@ def _write_csv(plan: Plan, path: Path) -> None:
 
 def _read_csv(path: Path, spec: EnvSpec | None) -> Plan:
     if spec is None:
-        raise VhdError(f"{path}: a .csv holds states and no goal. Say whose they are: Plan.load(path, planner.spec).")
+        raise VhdError(f"{path}: a .csv has states but no environment. Give it: Plan.load(path, planner.spec).")
     with open(path, newline="", encoding="utf-8") as file:
         header, *rows = csv.reader(file)
     if header != ["step", *spec.state_names]:

@@ -1,4 +1,4 @@
-"""How trajectories are drawn: in the plane over the walls, in space, or over time."""
+"""Plots of trajectories: in the plane over the walls, in space, or over time."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Role = Literal["plan only", "plan", "path"]
-"""Of a line: a plan by itself (its states as dots, close together where it is slow), a plan that was followed, the
-executed path."""
+"""Role of a line: a plan by itself (its states as dots, dense where it is slow), an executed plan, or the executed
+path."""
 
 _STYLES: dict[Role, dict[str, Any]] = {
     "plan only": {"color": PATH_COLOUR, "linewidth": 0.8, "marker": ".", "markersize": 2.2},
@@ -38,23 +38,23 @@ _STYLES: dict[Role, dict[str, Any]] = {
 }
 _BACKDROP: dict[str, Any] = {"color": "0.6", "linestyle": "", "marker": ",", "alpha": 0.35, "zorder": 0}
 _MARKER = 9
-"""Size of a start; a goal is a third larger."""
+"""Marker size of a start; a goal's is a third larger."""
 _BACKDROP_POINTS = 20_000
-"""Positions of the data that are drawn at most."""
+"""Maximum number of data positions drawn."""
 
 
 def projection_of(spec: EnvSpec | None) -> str | None:
-    """The projection that axes need: "3d" where goals have three dimensions."""
+    """The projection that axes need: "3d" if goals have three dimensions."""
     return "3d" if spec is not None and spec.goal_dim == 3 else None
 
 
 def known_walls(spec: EnvSpec, walls: npt.ArrayLike | None) -> FloatArray:
-    """(n, 4) the walls given, or the environment's own."""
+    """(n, 4) the given walls, or the environment's."""
     return walls_of(spec) if walls is None else np.asarray(walls, float).reshape(-1, 4)
 
 
 class View:
-    """Axes on which the goal dimensions of states are drawn; all dimensions where no environment is known."""
+    """Axes on which the goal dimensions of states are drawn, or all dimensions without a known environment."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class View:
         if spec.goal_dim == 2:
             boxes = boxes_on_page(spec.name, known_walls(spec, walls))
             draw_walls(self.axes, boxes)
-            if len(boxes) == 0:  # a straight way along an axis would shrink the frame to a line
+            if len(boxes) == 0:  # a straight path along an axis would shrink the frame to a line
                 self.axes.set_aspect("equal", adjustable="datalim")
             label_page(self.axes, spec.name, names)
         elif self.axes.name != "3d":
@@ -95,13 +95,13 @@ class View:
             return
         coordinates = self._coordinates(places)
         self.axes.plot(*coordinates, **style)
-        if not self.axes.get_autoscalex_on():  # the frame is that of the walls, and a line may leave it
+        if not self.axes.get_autoscalex_on():  # the frame is that of the walls, which a line may leave
             (left, right), (bottom, top) = self.axes.get_xlim(), self.axes.get_ylim()
             self.axes.set_xlim(min(left, coordinates[0].min()), max(right, coordinates[0].max()))
             self.axes.set_ylim(min(bottom, coordinates[1].min()), max(top, coordinates[1].max()))
 
     def ends(self, start: FloatArray, goals: Sequence[FloatArray], steps: int) -> None:
-        """Start (yellow) and goals (red; those given up are faint) of a trajectory of so many control steps."""
+        """Start (yellow) and goals (red; abandoned ones faint) of a trajectory of `steps` control steps."""
         distinct = list({tuple(goal.tolist()): goal for goal in goals}.values())
         if self._over_time:
             if len(goals[-1]) == self._places(start).shape[-1]:
@@ -138,7 +138,7 @@ class View:
         return f"state {dim}" if self._spec is None else self._spec.state_names[self._spec.goal_dims[dim]]
 
     def _coordinates(self, places: FloatArray) -> list[FloatArray]:
-        """(n, goal_dim) or (goal_dim,) positions as what `plot` wants: an array an axis."""
+        """(n, goal_dim) or (goal_dim,) positions as `plot` takes them: one array per axis."""
         flat = places if self.axes.name == "3d" else on_page(self._known().name, places)
         return list(np.atleast_2d(flat).T)
 

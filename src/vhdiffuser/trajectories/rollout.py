@@ -1,4 +1,4 @@
-"""An executed trajectory: what `execute`, `drive` and an `Agent` give."""
+"""An executed trajectory, as returned by `execute`, `drive` and `Agent`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Rollout:
-    """What an execution did, until its first hit, its end or its budget."""
+    """An execution, up to its first hit, its end or its step budget."""
 
     observations: FloatArray
     """(steps + 1, observation_dim)."""
@@ -32,7 +32,9 @@ class Rollout:
 
     def __post_init__(self) -> None:
         if len(self.actions) != len(self.observations) - 1:
-            raise ValueError(f"{len(self.observations)} observations and {len(self.actions)} actions: one less is due.")
+            raise ValueError(
+                f"{len(self.observations)} observations and {len(self.actions)} actions: needs one action less."
+            )
         if not self.plans:
             raise ValueError("a rollout needs at least one plan.")
 
@@ -58,7 +60,7 @@ class Rollout:
 
     @property
     def spec(self) -> EnvSpec | None:
-        """The environment that its plans were made for, if known."""
+        """The environment its plans were made for, if known."""
         return self.plans[0][1].spec
 
     def __repr__(self) -> str:
@@ -76,7 +78,7 @@ class Rollout:
         data: Episodes | npt.ArrayLike | None = None,
         walls: npt.ArrayLike | None = None,
     ) -> Axes:
-        """Draw its plans in grey, the executed path in colour, start and goals; options as for `Plan.plot`."""
+        """Draw its plans in grey, the executed path in colour, start and goals; options as in `Plan.plot`."""
         from vhdiffuser.trajectories.plots import View
 
         view = View(self.spec, ax, data, walls)
@@ -90,24 +92,26 @@ class Rollout:
         return view.axes
 
     def video(self, path: str | Path, *, walls: npt.ArrayLike | None = None) -> Path:
-        """Write a GIF from above: each plan, denoised where that was kept, and the way that was made by it.
+        """Write a GIF, seen from above: each plan, with its denoising if kept, and its execution.
 
-        Of three goal dimensions the first two are seen; with one, or more than three, there is no view from above.
+        Of three goal dimensions the first two are drawn; other numbers than two and three are not supported.
         """
         from vhdiffuser.trajectories.film import write_film
         from vhdiffuser.trajectories.plots import known_walls
 
         path, spec = Path(path), self.spec
         if spec is None or spec.goal_dim not in (2, 3):
-            raise VhdError("a video is seen from above: it needs plans with a spec of two or three goal dimensions.")
+            raise VhdError("a video is drawn from above: it needs plans with a spec of two or three goal dimensions.")
         if path.suffix != ".gif":
             raise VhdError(f"{path}: a video is written as .gif.")
         return write_film(spec, [self], known_walls(spec, walls), path)
 
     def until(self, steps: int) -> Rollout:
-        """Its first steps, with the plans made by then; as yet without success."""
+        """The first steps, with the plans made by then; never a success."""
         if not 0 < steps < self.steps:
-            raise VhdError(f"a rollout of {self.steps} steps is cut after 1 to {self.steps - 1}, not {steps}.")
+            raise VhdError(
+                f"a rollout of {self.steps} steps can be cut after 1 to {self.steps - 1} steps, not {steps}."
+            )
         plans = tuple((made, plan) for made, plan in self.plans if made < steps)
         return Rollout(self.observations[: steps + 1], self.actions[:steps], False, plans)
 
