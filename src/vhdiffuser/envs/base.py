@@ -1,4 +1,4 @@
-"""The interfaces of what draws instances, and of every simulator."""
+"""Interfaces of instance sources and simulators."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from vhdiffuser.types import EnvSpec, FloatArray, ImageArray, Instance
 
 
 class InstanceSource(ABC):
-    """Draws start/goal pairs and says whether a given one can be asked for."""
+    """Draws start-goal pairs and validates given ones."""
 
     spec: EnvSpec
 
@@ -20,7 +20,7 @@ class InstanceSource(ABC):
     def sample_instance(self, rng: np.random.Generator, distribution: str = "reset") -> Instance:
         """A random start and goal.
 
-        A simulator draws them in free space, independent of any data: `reset` is its own reset distribution;
+        A simulator draws them in free space, independently of any data: `reset` is its own reset distribution;
         `uniform` is uniform over free space.
         """
 
@@ -29,9 +29,9 @@ class InstanceSource(ABC):
         """Raise `VhdError` if start or goal has the wrong shape, is not finite or lies outside free space."""
 
     def finite_ends(self, instance: Instance) -> Iterator[tuple[str, FloatArray]]:
-        """("start", value), ("goal", value): each of a size that the spec allows and finite, or refused.
+        """("start", value), ("goal", value): each checked to be finite and of a size that the spec allows.
 
-        A start may be a planning state, its goal dimensions alone or a whole observation.
+        A start may be a planning state, its goal dimensions alone or a full observation.
         """
         spec = self.spec
         sizes = {"start": sorted({spec.goal_dim, spec.state_dim, spec.observation_dim}), "goal": [spec.goal_dim]}
@@ -45,20 +45,20 @@ class InstanceSource(ABC):
 
 
 class PlanningEnv(InstanceSource):
-    """A simulator that can be put at a start, stepped, and read.
+    """A simulator that can be reset to a start, stepped and observed.
 
-    It knows nothing of plans. Success is judged by `vhdiffuser.envs.success.reached` from the
+    It knows nothing about plans. Success is decided by `vhdiffuser.envs.success.reached` from the
     observation it returns, never by the simulator's own reward.
     """
 
     @abstractmethod
     def reset(self, instance: Instance) -> FloatArray:
-        """Stand at the instance's start (really there before the clock starts); first observation (o,)."""
+        """Reset to the instance's start, reached before the clock starts; returns the first observation (o,)."""
 
     @abstractmethod
     def step(self, action: FloatArray) -> FloatArray:
-        """Apply one action (m,) for one control step; next observation (o,)."""
+        """Apply one action (m,) for one control step; returns the next observation (o,)."""
 
     @abstractmethod
     def render(self, width: int = 480, height: int = 480) -> ImageArray:
-        """(height, width, 3) uint8 picture of the present moment, without a screen."""
+        """(height, width, 3) uint8 image of the current state, rendered off-screen."""

@@ -12,7 +12,7 @@ from vhdiffuser.errors import DataError
 def load_dataset(name: str) -> Dataset:
     """The dataset of an environment, checked against its fingerprint.
 
-    A registered environment is what this version says it is, whatever the data was saved with.
+    For a registered environment, its current spec replaces the one that the data was saved with.
     """
     environment = get_environment(name)
     path = dataset_path(environment.name)
@@ -26,6 +26,6 @@ def load_dataset(name: str) -> Dataset:
     if columns != (spec.observation_dim, spec.action_dim):
         raise DataError(
             f"{path}: {columns[0]} observation and {columns[1]} action columns, but {spec.name} has "
-            f"{spec.observation_dim} and {spec.action_dim}: the data of another environment of that name."
+            f"{spec.observation_dim} and {spec.action_dim}: it belongs to another environment of that name."
         )
     return replace(dataset, spec=spec)

@@ -1,4 +1,4 @@
-"""A user's file, or an official file at hand, as a dataset of ours."""
+"""Import a user's file, or a local copy of an official one, as a dataset."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from vhdiffuser.files import checked_name
 from vhdiffuser.types import EnvSpec, Episodes
 
 _ROWS = 200_000
-"""Rows from which a time step is fitted, about: spread evenly over the data."""
+"""Approximate number of rows to which a time step is fitted, spread evenly over the data."""
 _LEAST_ROWS = 10
-"""Moving rows without which none is fitted."""
+"""Minimum number of moving rows to fit a time step."""
 _LARGEST_MISFIT = 0.25
-"""Share of the motion that a fitted time step may miss, in the median row."""
+"""Maximum share of the motion that a fitted time step leaves unexplained, in the median row."""
 _DISAGREEMENT = 0.1
-"""Share by which a given time step may differ from the fitted one."""
+"""Maximum relative difference between a given time step and the fitted one."""
 
 
 def import_dataset(name: str, file: str, **settings: Any) -> Dataset:
     """Read `file` (a path, or `minari:ID`) under a new name, or under a registered environment's.
 
-    `settings` are those of `own_spec`; a registered environment brings its own and takes none.
+    `settings` are those of `own_spec`; a registered environment has its own and takes none.
     """
     checked_name("dataset", name)
     details = {"file": Path(file).name if not file.startswith("minari:") else file}
@@ -59,9 +59,9 @@ def own_spec(
     L_min: int | None = None,
     epsilon: float = 0.05,
 ) -> EnvSpec:
-    """Settings for data that has no registered environment; what is not given is taken from the data.
+    """The spec of data without a registered environment; omitted settings are taken from the data.
 
-    `control_dt` is checked against positions and velocities, or inferred from them, where there are velocities.
+    If there are velocities, `control_dt` is checked against positions and velocities, or inferred from them.
     """
     observation_dim, action_dim = episodes.observations.shape[1], episodes.actions.shape[1]
     state_dims = tuple(range(observation_dim)) if state_dims is None else state_dims
@@ -90,14 +90,14 @@ def own_spec(
 
 
 def checked_control_dt(spec: EnvSpec, episodes: Episodes, given: float | None) -> float:
-    """Seconds between two rows: as given, unless the data disagrees; else as the data says; else 1, counting steps."""
+    """Seconds between two rows: as given unless the data disagrees, otherwise inferred, otherwise 1 (time in steps)."""
     if given is not None and not 0 < given < np.inf:
         raise DataError(f"control_dt must be a time above 0 (seconds between two rows), got {given}.")
     if spec.velocity_dims is None:
         return 1.0 if given is None else given
     fitted, misfit = fit_control_dt(spec, episodes)
     if misfit > _LARGEST_MISFIT:
-        best = "nothing moves" if misfit == np.inf else f"the best, {fitted:.3g} s, misses it by {misfit:.0%}"
+        best = "nothing moves" if misfit == np.inf else f"the best, {fitted:.3g} s, is off by {misfit:.0%}"
         reason = (
             f"{spec.name}: the change of position is not velocity times any one control_dt ({best}): noise, other "
             f"units, or other dimensions than {spec.velocity_dims}."
@@ -111,15 +111,15 @@ def checked_control_dt(spec: EnvSpec, episodes: Episodes, given: float | None) -
     if abs(given - fitted) > _DISAGREEMENT * fitted:
         raise DataError(
             f"{spec.name}: control_dt is given as {given:g} s, but by positions and velocities it is {fitted:.3g} s. "
-            "Give that one (or none: it is inferred), or mend the units of the velocities."
+            "Give that one (or none: it is inferred), or correct the units of the velocities."
         )
     return given
 
 
 def fit_control_dt(spec: EnvSpec, episodes: Episodes) -> tuple[float, float]:
-    """The dt for which p' - p = v dt fits best, and the share of the motion that it misses (infinity: no motion).
+    """The dt for which p' - p = v dt fits best, and the unexplained share of the motion (infinity: no motion).
 
-    v may be the velocity before the step, after it or their mean: simulators and filters differ in this.
+    v may be the velocity before the step, after it or their mean: simulators and filters differ.
     """
     assert spec.velocity_dims is not None
     states = spec.planning_state(episodes.observations).astype(np.float64)

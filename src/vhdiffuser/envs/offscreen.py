@@ -1,4 +1,4 @@
-"""Pictures of a MuJoCo simulation on a machine without a screen."""
+"""Off-screen rendering of a MuJoCo simulation."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _RED = np.array([0.84, 0.27, 0.25, 1.0], np.float32)
 
 
 class Offscreen:
-    """Draws one model into memory. Made once per model and size: opening a graphics context takes a while."""
+    """Renders one model into memory. Created once per model and size: opening a graphics context is slow."""
 
     def __init__(self, model: Any, width: int, height: int) -> None:
-        # mujoco.Renderer fixes its backend when mujoco is first imported, by an environment variable that
-        # nobody sets; opening the context here lets us try what the machine has.
+        # mujoco.Renderer fixes its backend when mujoco is first imported, by an environment variable that is
+        # rarely set; opening the context here lets us try the available backends.
         self._context = _open_context(width, height)
         self._context.make_current()
         self.size = (width, height)
@@ -37,7 +37,7 @@ class Offscreen:
         self._model = model
 
     def draw(self, data: Any, camera: Any, marks: Sequence[tuple[FloatArray, float]] = ()) -> ImageArray:
-        """(height, width, 3) uint8 picture from a camera; `marks` are (centre, radius) of red balls."""
+        """(height, width, 3) uint8 image from a camera; `marks` are (centre, radius) of red balls."""
         self._context.make_current()
         mujoco.mjv_updateScene(
             self._model,
@@ -64,13 +64,13 @@ class Offscreen:
         return np.flipud(picture).copy()  # OpenGL counts rows from the bottom
 
     def close(self) -> None:
-        """Give the graphics memory back."""
+        """Free the graphics memory."""
         self._drawing.free()
         self._context.free()
 
 
 def resized(present: Offscreen | None, model: Any, width: int, height: int) -> Offscreen:
-    """`present` where it has this size already, or a new one in its place."""
+    """`present` if it already has this size, otherwise a new renderer."""
     if present is not None and present.size == (width, height):
         return present
     if present is not None:
@@ -79,7 +79,7 @@ def resized(present: Offscreen | None, model: Any, width: int, height: int) -> O
 
 
 def _open_context(width: int, height: int) -> Any:
-    """An OpenGL context: the one named by MUJOCO_GL, else the first that opens."""
+    """An OpenGL context: the one named by MUJOCO_GL, otherwise the first that opens."""
     asked = os.environ.get("MUJOCO_GL", "").lower()
     usual = ("egl", "osmesa", "glfw") if sys.platform.startswith("linux") else ("cgl", "glfw")
     failures = []
@@ -87,7 +87,7 @@ def _open_context(width: int, height: int) -> Any:
         platform = os.environ.get("PYOPENGL_PLATFORM")
         try:
             return import_module(f"mujoco.{backend}").GLContext(width, height)
-        # The bindings fail in many ways (no library, no device, no symbol); each means: try the next.
+        # The bindings fail in many ways (no library, no device, no symbol); in each case, try the next.
         except Exception as error:
             failures.append(f"{backend}: {type(error).__name__}: {error}")
             if platform is None:

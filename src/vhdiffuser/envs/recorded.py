@@ -1,4 +1,4 @@
-"""Data without a simulator as an environment: starts and goals are states that were recorded."""
+"""Data without a simulator as an environment: starts and goals are recorded states."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from vhdiffuser.errors import UnknownNameError
 from vhdiffuser.types import Instance
 
 HELD_OUT = 0.05
-"""Share of the episodes that training leaves for evaluation, where no simulator can draw fresh instances."""
+"""Share of the episodes held out for evaluation if no simulator can draw fresh instances."""
 
 
 class RecordedStates(InstanceSource):
-    """Draws pairs of states of one dataset, from any episodes."""
+    """Draws pairs of states of a dataset, from any episodes."""
 
     def __init__(self, dataset: Dataset) -> None:
         self.spec, self._states = dataset.spec, dataset.states()
@@ -25,7 +25,7 @@ class RecordedStates(InstanceSource):
         return cls(read_dataset(dataset_path(name), name))
 
     def sample_instance(self, rng: np.random.Generator, distribution: str = "reset") -> Instance:
-        """Two recorded states; the start at rest where the state has velocities."""
+        """Two recorded states; the start is at rest if the state has velocities."""
         if distribution != "reset":
             raise UnknownNameError("distribution of recorded data", distribution, ["reset"])
         start, goal = self._states[rng.integers(len(self._states), size=2)].copy()
@@ -34,6 +34,6 @@ class RecordedStates(InstanceSource):
         return Instance(start, self.spec.goal_of(goal), int(rng.integers(2**31)))
 
     def check(self, instance: Instance) -> None:
-        """Refuse the wrong number of values and what is not finite: where one can be, only the data knows."""
+        """Check size and finiteness only: free space is not known without a simulator."""
         for _ in self.finite_ends(instance):
             pass

@@ -1,4 +1,4 @@
-"""The paper's success: the goal region G_eps(g), infinity norm on the normalised goal dimensions."""
+"""The paper's success criterion: the goal region G_eps(g), infinity norm on the normalised goal dimensions."""
 
 from __future__ import annotations
 

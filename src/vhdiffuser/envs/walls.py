@@ -8,17 +8,17 @@ from vhdiffuser.types import BoolArray, FloatArray
 
 
 def extent(walls: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """(2,) low and (2,) high corner of the box that holds all walls: the maze."""
+    """(2,) lower and (2,) upper corner of the bounding box of all walls: the maze."""
     return walls[:, [0, 2]].min(axis=0), walls[:, [1, 3]].max(axis=0)
 
 
 def narrowest(walls: FloatArray) -> float:
-    """Shortest side of all walls: how thick the thinnest one is."""
+    """Shortest side of all walls: the thickness of the thinnest one."""
     return float(min((walls[:, 1] - walls[:, 0]).min(), (walls[:, 3] - walls[:, 2]).min()))
 
 
 def inside(walls: FloatArray, points: FloatArray) -> BoolArray:
-    """(..., 2) -> (...,) whether a point lies in the maze, in a wall of it or not."""
+    """(..., 2) -> (...,) whether a point lies in the maze, including its walls."""
     low, high = extent(walls)
     return np.asarray(((points >= low) & (points <= high)).all(axis=-1))
 
@@ -32,7 +32,7 @@ def wall_distance(walls: FloatArray, points: FloatArray) -> FloatArray:
 
 
 def draw_free(walls: FloatArray, clearance: float, rng: np.random.Generator) -> FloatArray:
-    """(2,) a point uniform over what lies at least `clearance` from all walls."""
+    """(2,) a point drawn uniformly from the space at least `clearance` from all walls."""
     low, high = extent(walls)
     while True:
         point = rng.uniform(low, high)

@@ -1,4 +1,4 @@
-"""Any Gymnasium environment, driven by an agent."""
+"""Drive any Gymnasium environment with an agent."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ def drive(
     length: int | None = None,
     hit: HitTest | None = None,
 ) -> Rollout:
-    """Reset a Gymnasium environment and drive it to `goal` (goal_dim,), one action a step, clipped to its action space.
+    """Reset a Gymnasium environment and drive it to `goal` (goal_dim,); actions are clipped to its action space.
 
-    It ends with the first hit, after `max_steps` (the planner's step budget unless told), at a single plan's end, or
-    when the environment terminates or truncates. Without `goal`, the goal is the `desired_goal` of the observation,
-    and followed when it moves. `observation_of` makes the planner's observation from the environment's; a dict with
-    an `observation` is understood without it. `seed` is the environment's and the plans'; `options` go to `env.reset`;
-    `controller`, `rule`, `length` and `hit` are those of `Agent`.
+    The episode ends with the first hit, after `max_steps` (default: the planner's step budget), at the end of a single
+    plan, or when the environment terminates or truncates. Without `goal`, the observation's `desired_goal` is used and
+    tracked if it moves. `observation_of` makes the planner's observation from the environment's; it is not needed for a
+    dict with an `observation`. `seed` seeds environment and plans; `options` go to `env.reset`; `controller`, `rule`,
+    `length` and `hit` are those of `Agent`.
 
     >>> env = gymnasium.make("vhdiffuser/Maze2d-umaze-v1")                                     # doctest: +SKIP
     >>> drive(vhdiffuser.load_planner("maze2d-umaze"), env, goal=[3, 1])                        # doctest: +SKIP
     """
     space = env.action_space
     if not isinstance(space, gymnasium.spaces.Box):
-        raise VhdError(f"the environment's actions are {space}; plans are followed with continuous ones (a Box).")
+        raise VhdError(f"the environment's actions are {space}; executing plans needs continuous ones (a Box).")
     controller = default_controller(planner.spec) if controller is None else controller
     rule = replan_on_deviation() if rule is None else rule
     budget = rule.budget if max_steps is None else max_steps
@@ -76,7 +76,7 @@ def drive(
 
 @dataclass(frozen=True)
 class _Clipped(Controller):
-    """A controller whose actions stay within limits, in the shape and type of the action space."""
+    """A controller whose actions are clipped, in the shape and dtype of the action space."""
 
     controller: Controller
     low: npt.NDArray[Any]
@@ -87,8 +87,8 @@ class _Clipped(Controller):
         actions = self.controller.act(observations, plans, indices)
         if actions.shape[1:] != self.low.shape:
             raise VhdError(
-                f"the controller's actions have shape {actions.shape[1:]} and the environment takes {self.low.shape}. "
-                "Give `controller`, one that is made for this environment."
+                f"the controller's actions have shape {actions.shape[1:]}, but the environment takes {self.low.shape}. "
+                "Give a `controller` made for this environment."
             )
         return np.clip(actions, self.low, self.high).astype(self.low.dtype)
 
@@ -110,7 +110,7 @@ def _observation(seen: Any, observation_of: Callable[[Any], npt.ArrayLike] | Non
         return np.asarray(seen)
     if "observation" not in seen:
         raise VhdError(
-            f"the environment's observations hold {', '.join(map(str, seen))}: give `observation_of`, which makes the "
-            "planner's observation of them."
+            f"the environment's observations have {', '.join(map(str, seen))}: give `observation_of`, a function that "
+            "makes the planner's observation from them."
         )
     return np.asarray(seen["observation"])

@@ -1,4 +1,4 @@
-"""How well a controller follows paths that are known to be possible: recorded ones, given to it as plans."""
+"""Tracking of recorded paths, which are known to be feasible, by a controller."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from vhdiffuser.types import EnvSpec, FloatArray, Instance
 
 @dataclass(frozen=True)
 class Tracking:
-    """n plans of L states followed to their ends, one action per index: T = L - 1 steps each."""
+    """n plans of L states tracked to their ends, one action per index: T = L - 1 steps each."""
 
     distance: FloatArray
     """(T, n) straight-line distance between robot and plan at indices 1 to T, in the environment's units."""
     error: FloatArray
-    """(T, n) the same normalised and as infinity norm, like epsilon."""
+    """(T, n) the same, normalised and in the infinity norm, like epsilon."""
     to_end: FloatArray
     """(T, n) normalised distance to the plan's end."""
     last: FloatArray
@@ -38,12 +38,12 @@ def follow(
     plans: Sequence[Plan],
     on_done: Callable[[int], None] | None = None,
 ) -> Tracking:
-    """Put each simulator at its instance and follow its plan; `scale` as in `goal_distance`.
+    """Reset each simulator to its instance and track its plan; `scale` as in `goal_distance`.
 
-    All plans must be of one length; `on_done` is told how many have been followed.
+    All plans must have the same length; `on_done` receives the number of plans tracked so far.
     """
     if len({plan.length for plan in plans}) != 1 or len(plans) != len(instances):
-        raise VhdError("tracking needs one or more plans of one length, and as many instances.")
+        raise VhdError("tracking needs one or more plans of equal length, and as many instances.")
     parts = []
     for begin in range(0, len(plans), simulators.slots):
         end = begin + simulators.slots
@@ -66,7 +66,7 @@ def _follow(
     instances: Sequence[Instance],
     plans: Sequence[Plan],
 ) -> Tracking:
-    """As many as there are simulators, together."""
+    """Track one batch, with one simulator per plan."""
     slots = list(range(len(plans)))
     planned = spec.goal_of(np.stack([plan.states for plan in plans], axis=1))  # (L, n, goal_dim)
     observations = simulators.reset(slots, instances)

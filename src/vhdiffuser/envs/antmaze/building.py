@@ -1,9 +1,9 @@
-"""Regenerate antmaze-medium-navigate: a directional walker sent from goal to goal by OGBench's oracle.
+"""Regenerate antmaze-medium-navigate: a directional walker guided from goal to goal by OGBench's oracle.
 
 Follows OGBench's `generate_locomaze.py` for `navigate`: start in any free cell, goal in a vertex cell,
-both with noise; at each step the walker is fed the direction to the centre of the next cell on the
-shortest way, and noise of scale 0.2 is put on its action; a new goal is drawn when one is reached.
-Nothing ends an episode before its time: an ant that falls over lies there, as in OGBench.
+both with noise; at each step the walker receives the direction to the centre of the next cell on the
+shortest path, and noise of scale 0.2 is added to its action; a new goal is drawn when one is reached.
+Episodes never end early: an ant that falls over stays down, as in OGBench.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from vhdiffuser.envs.antmaze.walker import Walker
 from vhdiffuser.types import FloatArray, IntArray
 
 EPISODE = 1000
-"""Transitions of a whole episode: OGBench's 1001 rows are 1001 states, and the last row's action leads nowhere."""
+"""Transitions per episode: OGBench's 1001 rows are 1001 states, and the last row's action leads nowhere."""
 ACTION_NOISE = 0.2
 """Scale of the normal noise on the walker's action."""
 
@@ -30,7 +30,7 @@ _NEIGHBOURS = ((-1, 0), (0, -1), (1, 0), (0, 1))
 def build_chunk(
     transitions: int, rng: np.random.Generator, walker: Walker | None = None
 ) -> list[tuple[FloatArray, FloatArray]]:
-    """Episodes of (T states, T-1 actions) with `transitions` transitions in all; the last may be shorter."""
+    """Episodes of (T states, T-1 actions) with `transitions` transitions in total; the last may be shorter."""
     walker = walker or _shipped_walker()
     physics = _physics()
     subgoals = subgoal_table(physics.maze_map)
@@ -39,7 +39,7 @@ def build_chunk(
 
 
 def vertex_cells(maze_map: IntArray) -> IntArray:
-    """(n, 2) free cells that are no straight corridor: OGBench's goals."""
+    """(n, 2) free cells that are not straight corridors: OGBench's goals."""
     cells = []
     for i, j in np.argwhere(maze_map == 0):
         upright = (maze_map[i - 1, j], maze_map[i + 1, j])
@@ -50,9 +50,9 @@ def vertex_cells(maze_map: IntArray) -> IntArray:
 
 
 def subgoal_table(maze_map: IntArray) -> FloatArray:
-    """(I, J, I, J, 2): [goal cell, present cell] -> centre of the next cell, as OGBench's `get_oracle_subgoal`.
+    """(I, J, I, J, 2): [goal cell, current cell] -> centre of the next cell, as OGBench's `get_oracle_subgoal`.
 
-    Its breadth-first search depends on the two cells only, and costs as much as the physics of a step.
+    Its breadth-first search depends only on the two cells, and costs as much as the physics of a step.
     """
     shape = maze_map.shape
     table = np.empty((*shape, *shape, 2))
@@ -69,7 +69,7 @@ def subgoal_table(maze_map: IntArray) -> FloatArray:
 
 
 def _steps_to(goal: tuple[int, ...], maze_map: IntArray) -> IntArray:
-    """Cells to walk from each cell to the goal's; -1 where there is no way."""
+    """Number of cells from each cell to the goal's; -1 if there is no path."""
     steps = np.full(maze_map.shape, -1)
     steps[goal] = 0
     queue = deque([goal])
@@ -103,7 +103,7 @@ def _episode(
         xy = observation[:2]
         way = subgoals[cell_of(goal)][cell_of(xy)] - xy
         direction = way / (np.sqrt(way @ way) + 1e-6)
-        # Rounded before use, so that the stored action is the one that was taken.
+        # Rounded before use, so that the stored action is the one applied.
         actions[t] = np.clip(walker(observation[2:], direction) + noise[t], -1.0, 1.0)
         physics.step(actions[t])
         observation = physics.observation()

@@ -18,22 +18,22 @@ from vhdiffuser.streams import stream
 from vhdiffuser.types import BoolArray, EnvSpec, FloatArray, Instance
 
 OGBENCH_TOLERANCE = 0.5
-"""OGBench calls a goal reached at this Euclidean distance in metres."""
+"""OGBench's goal radius: Euclidean, in metres."""
 OGBENCH_TASKS = 5
 OGBENCH_STEPS = 1000
 
 
 def fallen(observations: FloatArray) -> BoolArray:
-    """(..., o) -> (...,) whether the torso's own up points down. Nothing ends its episode then, and it stays there.
+    """(..., o) -> (...,) whether the torso's up axis points down. The episode continues, and the ant stays down.
 
-    Observations 3 to 6 are the torso's unit quaternion (w, x, y, z), of which the up axis has the
-    height 1 - 2 (x^2 + y^2).
+    Observations 3 to 6 are the torso's unit quaternion (w, x, y, z); the vertical component of its
+    up axis is 1 - 2 (x^2 + y^2).
     """
     return 1 - 2 * np.square(observations[..., 4:6]).sum(axis=-1) < 0
 
 
 def ogbench_instances(env: Any, n: int, seed: int) -> list[Instance]:
-    """OGBench's tasks 1 to 5 in turn, each time with fresh noise."""
+    """OGBench's tasks 1 to 5 in turn, each with fresh noise."""
     streams = (stream("ogbench tasks", seed, number) for number in range(-(-n // OGBENCH_TASKS)))
     rounds = [env.ogbench_tasks(np.random.default_rng(each)) for each in streams]
     return [instance for tasks_once in rounds for instance in tasks_once][:n]
@@ -52,7 +52,7 @@ def _chunk_maker() -> ChunkMaker:
 
 
 def _restore(env: Any, observation: FloatArray, goal: FloatArray) -> FloatArray:
-    """The observation is all there is to know of the ant. A recorded path may end beside a wall: none is refused."""
+    """The observation is the ant's full state. Recorded paths may end at a wall, so nothing is refused."""
     env.physics.restore(observation)
     return env.physics.observation().astype(np.float32)
 
@@ -97,10 +97,10 @@ ENVIRONMENTS = (
         restore=_restore,
         simulators=128,
         recipes={
-            # The ant's data circles about, and an ant on its way is often held up at corners: its planner learns
-            # from direct crops, and its plans leave it time. It knows one gait, covers 0.15 m a step when it walks
+            # The data moves in circles, and the ant is often delayed at corners: so the planner learns from direct
+            # crops, and its plans are stretched. The ant has a single gait, covers 0.15 m per step when it walks
             # straight (upper quartile of the data over 24 steps) and cannot walk as slowly as a plan with a margin
-            # asks, so its controller follows the path at its own pace.
+            # demands, so its controller follows the path at its own pace.
             "default": {
                 "planner": {"directness": 2.2},
                 "planner_loop": {"updates": 17_000},

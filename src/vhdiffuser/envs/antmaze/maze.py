@@ -1,4 +1,4 @@
-"""The ant's maze without its simulator: OGBench's maps, of which rows are y and columns are x."""
+"""The ant's maze without its simulator: OGBench's maps, whose rows are y and columns x."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ MEDIUM = ("########", "#OO##OO#", "#OO#OOO#", "##OOO###", "#OO#OOO#", "#O#OO#O#"
 CELL = 4.0
 """Side of a maze cell in metres."""
 NOISE = 1.0
-"""Starts and goals lie this far from a cell's centre at most, in x and in y."""
+"""Maximum distance of starts and goals from a cell's centre, in x and in y."""
 CLEARANCE = 1.0
-"""Distance from the walls of `uniform` instances: what OGBench's noise leaves in a corridor (feet reach 1.12 m)."""
+"""Clearance of `uniform` instances: what OGBench's noise leaves in a corridor (feet reach 1.12 m)."""
 TORSO_RADIUS = 0.25
-"""Radius of the ant's torso: no position nearer to a wall can be reached."""
+"""Radius of the ant's torso: positions closer to a wall cannot be reached."""
 
 
 def cell_centre(cell: tuple[int, int] | IntArray) -> FloatArray:
@@ -25,17 +25,17 @@ def cell_centre(cell: tuple[int, int] | IntArray) -> FloatArray:
 
 
 def cell_of(xy: FloatArray) -> tuple[int, int]:
-    """(i, j) of the cell that holds a point."""
+    """(i, j) of the cell that contains a point."""
     return int((xy[1] + 1.5 * CELL) / CELL), int((xy[0] + 1.5 * CELL) / CELL)
 
 
 def noisy_centre(cell: tuple[int, int] | IntArray, rng: np.random.Generator) -> FloatArray:
-    """(2,) a point of the cell as OGBench draws starts and goals: the centre +- 1 in x and y."""
+    """(2,) a start or goal in the cell, as OGBench draws it: the centre +- 1 in x and y."""
     return cell_centre(cell) + rng.uniform(-NOISE, NOISE, 2)
 
 
 def map_of(rows: tuple[str, ...]) -> IntArray:
-    """(n, m): 1 wall, 0 free, as OGBench has it."""
+    """(n, m): 1 wall, 0 free, as in OGBench."""
     return np.array([[int(tile == "#") for tile in row] for row in rows])
 
 

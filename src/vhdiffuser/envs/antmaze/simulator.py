@@ -1,8 +1,8 @@
-"""OGBench's antmaze-medium behind the planning interface: an ant of eight joints in a maze of 4 m cells.
+"""OGBench's antmaze-medium behind the planning interface: an ant with eight joints in a maze of 4 m cells.
 
 An observation is MuJoCo's qpos and qvel: xy, height, quaternion, 8 joints (15 numbers), then the 14
 velocities. Rows of the maze are y, columns are x: cell (i, j) is centred at (4 j - 4, 4 i - 4).
-Physics, body reset, noise and tasks are OGBench's; its global random numbers are not used.
+Physics, body reset, noise and tasks are OGBench's; its global random state is not used.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ with needs_extra("ogbench", "antmaze-medium"):
     from ogbench.locomaze.maze import make_maze_env
 
 FRAME_SKIP = 5
-"""Physics steps of 0.02 s in one control step."""
+"""Physics steps of 0.02 s per control step."""
 RESET_NOISE = 0.1
 """Scale of the noise on the joints and velocities of a standing ant."""
 
@@ -43,7 +43,7 @@ class AntPhysics:
         self.position, self.velocity, self.control = self.data.qpos, self.data.qvel, self.data.ctrl
 
     def reset(self, xy: FloatArray, rng: np.random.Generator) -> None:
-        """Stand at `xy` with OGBench's noise on body and velocities, drawn in its order."""
+        """Reset at `xy` with OGBench's noise on body and velocities, drawn in its order."""
         nq, nv = self.model.nq, self.model.nv
         mujoco.mj_resetData(self.model, self.data)
         self.position[:] = self._standing[:nq] + rng.uniform(-RESET_NOISE, RESET_NOISE, nq)
@@ -52,7 +52,7 @@ class AntPhysics:
         mujoco.mj_forward(self.model, self.data)
 
     def restore(self, observation: FloatArray) -> None:
-        """Stand as a whole observation (29,) says: it is all there is to know of the ant."""
+        """Set the full state from an observation (29,)."""
         mujoco.mj_resetData(self.model, self.data)
         self.position[:], self.velocity[:] = np.split(np.asarray(observation, np.float64), [self.model.nq])
         mujoco.mj_forward(self.model, self.data)
@@ -70,9 +70,9 @@ class AntPhysics:
 class AntMazeEnv(PlanningEnv):
     """The ant behind the planning interface.
 
-    A start that is a whole observation sets the whole body. Of any other start only the position is set: whatever
-    else the planning state holds (velocities, joints) comes from the body reset, which `instance.seed` fixes. Read it
-    from the observation that `reset` returns.
+    A start that is a full observation sets the whole body. Of any other start only the position is set: everything
+    else (velocities, joints) comes from the body reset, which `instance.seed` fixes. Read it from the observation that
+    `reset` returns.
     """
 
     def __init__(self, spec: EnvSpec) -> None:
@@ -86,9 +86,9 @@ class AntMazeEnv(PlanningEnv):
         self._offscreen: Offscreen | None = None
 
     def reset(self, instance: Instance) -> FloatArray:
-        """OGBench's body reset from the instance's seed, at the start's position; or the body of an observation."""
+        """OGBench's body reset from the instance's seed, at the start's position; or the state of an observation."""
         self.check(instance)
-        self.physics.model.geom("target").pos[:2] = instance.goal  # the disc that `render` shows; it touches nothing
+        self.physics.model.geom("target").pos[:2] = instance.goal  # the disc in `render`; it has no contacts
         if self.spec.is_observation(instance.start):
             self.physics.restore(instance.start)
         else:
@@ -122,7 +122,7 @@ class AntMazeEnv(PlanningEnv):
         return wall_distance(self.walls, points)
 
     def check(self, instance: Instance) -> None:
-        """Refuse what is not two finite numbers in free space (a start may hold more than its position)."""
+        """Raise `VhdError` unless start and goal are finite and in free space (a start may be more than that)."""
         for name, value in self.finite_ends(instance):
             xy = self.spec.place_of(value)
             if self.clearance(xy) < TORSO_RADIUS:
@@ -134,12 +134,12 @@ class AntMazeEnv(PlanningEnv):
                 )
 
         norm = float(np.linalg.norm(instance.start[3:7])) if self.spec.is_observation(instance.start) else 1.0
-        # OGBench's own body reset leaves it between 0.7 and 1.3.
+        # After OGBench's body reset the norm lies between 0.7 and 1.3.
         if not 0.5 <= norm <= 1.5:
             raise VhdError(
-                f"{self.spec.name}: numbers 3 to 6 of a whole observation are the torso's quaternion, of length 1; "
-                f"theirs is {norm:.2f}. Give an observation as the environment returns it (qpos, then qvel), or a "
-                "position."
+                f"{self.spec.name}: numbers 3 to 6 of a full observation are the torso's unit quaternion; "
+                f"its norm here is {norm:.2f}. Give an observation as the environment returns it (qpos, then qvel), "
+                "or a position."
             )
 
     def render(self, width: int = 480, height: int = 480) -> ImageArray:

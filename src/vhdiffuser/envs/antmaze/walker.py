@@ -1,8 +1,8 @@
 """The directional ant walker that regenerates antmaze data: a small actor, run with numpy alone.
 
-It sees the ant's proprioception (27 numbers: the observation without xy) and a unit direction, and
+It takes the ant's proprioception (27 numbers: the observation without xy) and a unit direction, and
 returns the 8 joint torques. It was trained by `vhd data walker` (`walker_training.py`) and ships
-with the package as `assets/ant_walker.safetensors`, so nobody who builds data has to train it.
+with the package as `assets/ant_walker.safetensors`, so building data needs no training.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from vhdiffuser.errors import DataError
 from vhdiffuser.types import FloatArray
 
 PROPRIOCEPTION = 27
-"""Numbers of the ant's observation behind its xy position."""
+"""Numbers in the ant's observation after its xy position."""
 
 SHIPPED_WALKER = files("vhdiffuser") / "assets" / "ant_walker.safetensors"
 
@@ -33,7 +33,7 @@ class Walker:
 
     @classmethod
     def load(cls, path: Path | None = None) -> Walker:
-        """Read a walker's actor; the shipped one by default."""
+        """Read a walker's actor; by default the shipped one."""
         source = path if path is not None else SHIPPED_WALKER
         try:
             tensors = load_safetensors(source.read_bytes())

@@ -2,9 +2,9 @@
 
 The recipe is OGBench's for its data-collecting ant: the reward is the displacement along a random
 unit direction that changes every 100 steps; actor and critics 256 x 256, batch 256. Ours differs
-where two cores make it worth it: several ants step at once with `updates_per_step` gradient updates
-per step (simulation is cheap, updates are not), the learning rate is 3e-4 and not 1e-4, and the
-entropy coefficient starts near where it ends.
+to suit two cores: several ants step at once with `updates_per_step` gradient updates
+per step (simulation is cheap, updates are not), the learning rate is 3e-4 instead of 1e-4, and the
+entropy coefficient starts near its final value.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ class WalkerConfig:
     """How the walker is trained."""
 
     steps: int = 400_000
-    """Environment steps in all."""
+    """Environment steps in total."""
     ants: int = 8
     """Ants stepped together."""
     updates_per_step: float = 0.5
     """Gradient updates per environment step."""
     checkpoint_every: int = 20_000
-    """Environment steps between two checkpoints (each is also judged and logged)."""
+    """Environment steps between two checkpoints (each is also evaluated and logged)."""
     threads: int = 1
     """Threads of the gradient updates."""
     seed: int = 0
@@ -53,7 +53,7 @@ def make_directional_ant() -> Any:
 
 
 def evaluate_walker(walker: Walker, walks: int = 16, steps: int = 200, seed: int = 0) -> dict[str, float]:
-    """Walk `walks` fixed directions; metres per step along the direction, sideways drift, and falls."""
+    """Walk in `walks` fixed directions; returns metres per step along the direction, sideways drift, and falls."""
     env = make_directional_ant()
     along, aside, falls = [], [], 0
     for walk in range(walks):
@@ -78,11 +78,11 @@ def evaluate_walker(walker: Walker, walks: int = 16, steps: int = 200, seed: int
 
 
 def train_walker(config: WalkerConfig, folder: Path, report: Callable[[dict[str, Any]], None]) -> Path:
-    """Train (or go on training) in `folder`; returns the path of the actor.
+    """Train (or resume training) in `folder`; returns the path of the actor.
 
     Every `checkpoint_every` steps the networks, their optimisers and the replay buffer are written,
-    so that a stopped run continues from there. The ants then stand up anew: a resumed run is as good
-    as an uninterrupted one, but not the same to the bit.
+    so that an interrupted run resumes from there. The ants are then reset: a resumed run is as good
+    as an uninterrupted one, but not identical.
     """
     with needs_extra("walker", "training the ant walker"):
         from stable_baselines3 import SAC
@@ -102,8 +102,8 @@ def train_walker(config: WalkerConfig, folder: Path, report: Callable[[dict[str,
         gradient_steps=int(8 * config.ants * config.updates_per_step),
         tau=0.005,
         gamma=0.99,
-        # Rewards are metres per step, about 0.1: from the usual first coefficient of 1 the entropy term
-        # would drown them for the first 70,000 updates.
+        # Rewards are metres per step, about 0.1: with the usual initial coefficient of 1, the entropy term
+        # would dominate them for the first 70,000 updates.
         ent_coef="auto_0.01",
         target_entropy=-0.5 * 8,
         policy_kwargs={"net_arch": [256, 256], "optimizer_kwargs": {"fused": True}},
@@ -136,7 +136,7 @@ def _optimizers(model: Any) -> dict[str, Any]:
 
 
 def _save(model: Any, config: WalkerConfig, folder: Path) -> Path:
-    """Write actor, training state and replay buffer; the small state file comes last and commits."""
+    """Write actor, training state and replay buffer; the small state file is written last and commits."""
     from safetensors.torch import save_file
 
     actor = folder / "ant_walker.safetensors"
@@ -189,14 +189,14 @@ def _restore(model: Any, config: WalkerConfig, folder: Path) -> None:
             fields = {key: arrays[key] for key in (*_BUFFER_FIELDS, "position")}
     except (SafetensorError, OSError, KeyError, ValueError, TypeError) as error:
         raise DataError(
-            f"{path}: not a readable walker checkpoint ({error}). Delete {folder} to start anew."
+            f"{path}: not a readable walker checkpoint ({error}). Delete {folder} to start over."
         ) from error
     saved, ours = json.loads(meta["config"]), asdict(config)
     fixed = ("ants", "updates_per_step", "seed")
     if any(saved[key] != ours[key] for key in fixed):
         raise DataError(
             f"{path} was made with { ({k: saved[k] for k in fixed}) }, asked for is { ({k: ours[k] for k in fixed}) }. "
-            f"Use the same settings to continue, or delete {folder} to start anew."
+            f"Use the same settings to continue, or delete {folder} to start over."
         )
     prefix = "policy."
     model.policy.load_state_dict({k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)})

@@ -1,9 +1,9 @@
-"""Where OGBench's arm is sent by an action: its rotations and inverse kinematics, written out.
+"""Rotations and inverse kinematics of OGBench's arm, written out.
 
-OGBench makes an object of every quaternion and calls numpy for every number, which takes half as long as
-the physics. Here the same operations are done in the same order on plain floats, so the results are the
-same to the bit (tests compare them). Sines, cosines and arctangents stay numpy's: Python's may differ in
-the last bit, and so may x * x from x**2.
+OGBench creates an object for every quaternion and calls numpy for every number, which takes half as long as
+the physics. Here the same operations run in the same order on plain floats, so the results are bitwise
+identical (tests compare them). Sines, cosines and arctangents stay numpy's: Python's may differ in
+the last bit, as may x * x from x**2.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ Quaternion = tuple[float, float, float, float]
 """w, x, y, z."""
 
 _SMALL = 1e-10
-"""Squared angle below which OGBench takes the first terms of a series."""
+"""Squared angle below which OGBench uses the first terms of a series."""
 
 
 def yaw_of(quaternion: Sequence[float]) -> float:
-    """Rotation about the vertical, of a unit quaternion (w, x, y, z)."""
+    """Rotation of a unit quaternion (w, x, y, z) about the vertical."""
     w, x, y, z = quaternion
     return float(np.arctan2(2 * (w * z + x * y), 1 - 2 * (y**2 + z**2)))
 
@@ -58,13 +58,13 @@ def multiply(first: Quaternion, second: Quaternion) -> Quaternion:
 
 
 def inverse(quaternion: Quaternion) -> Quaternion:
-    """The rotation back, of a unit quaternion."""
+    """The inverse of a unit quaternion."""
     w, x, y, z = quaternion
     return w, -x, -y, -z
 
 
 def rotate(quaternion: Quaternion, vector: tuple[float, float, float]) -> tuple[float, float, float]:
-    """The vector, turned."""
+    """The rotated vector."""
     _, x, y, z = multiply(multiply(quaternion, (0.0, *vector)), inverse(quaternion))
     return x, y, z
 

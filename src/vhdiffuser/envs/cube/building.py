@@ -1,8 +1,8 @@
-"""Regenerate cube-single-play: OGBench's plan oracle carries the cube from place to place.
+"""Regenerate cube-single-play: OGBench's plan oracle moves the cube from place to place.
 
 Follows OGBench's `generate_manipspace.py` for `play`: the oracle follows a plan with correlated noise
-(scale 0.1, smoothing 0.5), and gets a new place for the cube when it is done with one. Nothing ends an
-episode before its time.
+(scale 0.1, smoothing 0.5), and gets a new target for the cube when it has reached one. Episodes never end
+early.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ with needs_extra("ogbench", "cube"):
     from ogbench.manipspace.oracles.plan.cube_plan import CubePlanOracle
 
 EPISODE = 1000
-"""Transitions of a whole episode: OGBench's 1001 rows are 1001 states, and the last row's action leads nowhere."""
+"""Transitions per episode: OGBench's 1001 rows are 1001 states, and the last row's action leads nowhere."""
 PLAN_NOISE = 0.1
 """Scale of the noise on the oracle's plan, in units of the largest action."""
 NOISE_SMOOTHING = 0.5
@@ -34,7 +34,7 @@ NOISE_SMOOTHING = 0.5
 
 
 def build_chunk(transitions: int, rng: np.random.Generator) -> list[tuple[FloatArray, FloatArray]]:
-    """Episodes of (T states, T-1 actions) with `transitions` transitions in all; the last may be shorter."""
+    """Episodes of (T states, T-1 actions) with `transitions` transitions in total; the last may be shorter."""
     physics = _physics()
     lengths = [EPISODE] * (transitions // EPISODE) + ([transitions % EPISODE] if transitions % EPISODE else [])
     with _global_numpy_seeded(rng):
@@ -49,7 +49,7 @@ def _episode(length: int, seed: int, physics: CubePhysics) -> tuple[FloatArray, 
     oracle.reset(observation, info)
     states[0] = observation
     for t in range(length):
-        # Rounded before use, so that the stored action is the one that was taken.
+        # Rounded before use, so that the stored action is the one applied.
         actions[t] = oracle.select_action(observation, info)
         observation, _, _, _, info = physics.step(actions[t].astype(np.float64))
         states[t + 1] = observation
@@ -59,10 +59,10 @@ def _episode(length: int, seed: int, physics: CubePhysics) -> tuple[FloatArray, 
 
 
 class PlanOracle(CubePlanOracle):
-    """OGBench's oracle, whose plans are interpolated at all their times at once: the same plans to the bit."""
+    """OGBench's oracle with vectorised interpolation: bitwise the same plans."""
 
     def compute_plan(self, times: Sequence[float], poses: Sequence[lie.SE3], grasps: Sequence[float]) -> FloatArray:
-        """(n, 5) effector place, yaw and gripper at every control step from keyframes, with correlated noise."""
+        """(n, 5) effector position, yaw and gripper at every control step from keyframes, with correlated noise."""
         moments, t = [], 0.0
         while t < self._t_max:
             moments.append(t)
@@ -76,7 +76,7 @@ class PlanOracle(CubePlanOracle):
 
     @staticmethod
     def _yaws(times: Sequence[float], rotations: list[lie.SO3], moments: Sequence[float]) -> list[float]:
-        """Between two keyframes the effector turns evenly about the vertical, the only axis there is here."""
+        """Yaw interpolated linearly between keyframes; the effector turns only about the vertical."""
         ways = [(a.inverse() @ b).log()[2] for a, b in pairwise(rotations)]
         starts = [tuple(rotation.wxyz.tolist()) for rotation in rotations]
         yaws = []
@@ -88,7 +88,7 @@ class PlanOracle(CubePlanOracle):
 
 @contextmanager
 def _global_numpy_seeded(rng: np.random.Generator) -> Iterator[None]:
-    """OGBench's oracle draws from numpy's global state: seed it from `rng` here, and give it back as it was."""
+    """Seed numpy's global state from `rng`, since OGBench's oracle draws from it, and restore it afterwards."""
     before = np.random.get_state()  # noqa: NPY002
     np.random.seed(rng.integers(2**32, size=4, dtype=np.uint32))  # noqa: NPY002
     try:

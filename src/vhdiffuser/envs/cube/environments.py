@@ -1,4 +1,4 @@
-"""OGBench's cube-single as an environment: the effector is to be positioned, the cube's own task is ignored."""
+"""OGBench's cube-single as an environment: the task is to position the effector; the cube's own task is ignored."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from vhdiffuser.envs.environment import Environment, Geometry
 from vhdiffuser.types import BoolArray, EnvSpec, FloatArray, Instance
 
 _CONTACT = 18
-"""The gripper's contact in the observation, 0 to 1."""
+"""Index of the gripper's contact (0 to 1) in the observation."""
 
 
 def grasping(observations: FloatArray) -> BoolArray:
@@ -37,7 +37,7 @@ def _chunk_maker() -> ChunkMaker:
 
 
 def _restore(env: Any, observation: FloatArray, goal: FloatArray) -> FloatArray:
-    """Joints and their velocities as recorded, gripper open, cube aside; the arm may sag below its workspace."""
+    """Joints and velocities as recorded, gripper open, cube out of the way; the arm may sag below its workspace."""
     low, high = env.workspace
     start = env.spec.place_of(observation)
     env.reset(Instance(np.clip(start, low, high), np.clip(np.asarray(goal, np.float64), low, high), 0))
@@ -71,9 +71,9 @@ ENVIRONMENTS = (
         reader=read_ogbench_file,
         hindered=grasping,
         restore=_restore,
-        # The data's arm moves freely for 46 steps between two grasps, not longer.
+        # In the data the arm moves freely for at most 46 steps between two grasps.
         window_steps=30,
-        # A simulator takes 114 MB: the arm is all meshes.
+        # A simulator takes 114 MB, because of the arm's meshes.
         simulators=16,
         # The controller must not depend on where the cube lies (observations 19 to 27).
         recipes={

@@ -1,9 +1,9 @@
-"""OGBench's cube-single behind the planning interface: a UR5e arm whose effector is to be positioned.
+"""OGBench's cube-single behind the planning interface: positioning the effector of a UR5e arm.
 
-As in the paper the cube's own task is ignored. An observation has 28 numbers: 6 joint angles, 6 joint
+As in the paper, the cube's own task is ignored. An observation has 28 numbers: 6 joint angles, 6 joint
 velocities, effector position (12..14, in units of 10 cm from (0.425, 0, 0) m), its yaw as cosine and
 sine, gripper opening and contact, then the cube's 9. An action moves the effector by up to 5 cm and
-turns it by up to 0.3 rad; OGBench's inverse kinematics does the rest.
+turns it by up to 0.3 rad, through OGBench's inverse kinematics.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ REACHABLE = WORKSPACE + np.array([[0.01], [-0.01]])
 """Metres, low and high: box of `uniform` instances, where the data is thin at the edges. The faces themselves
 cannot be reached: targets are clipped to the workspace, and the arm sags by up to 8 mm under its target."""
 START_TOLERANCE = 0.001
-"""Observation units (0.1 mm): how far from the asked start an episode may begin, in each dimension."""
+"""Observation units (0.1 mm): maximum distance from the requested start, in each dimension."""
 RECORD_TOLERANCE = 0.1
-"""Observation units (1 cm): how far a recorded effector may be from where the recorded joints put it. A moving arm's
-observation has the effector's place one physics step old."""
+"""Observation units (1 cm): maximum distance between a recorded effector position and the one that follows from the
+recorded joints. In the observation of a moving arm, the effector's position is one physics step old."""
 
 _LOW, _HIGH = WORKSPACE.tolist()
 _CUBE_PLACES = np.array([(x, y) for x in (0.30, 0.55) for y in (-0.30, 0.30)])
@@ -45,11 +45,11 @@ _TABLE = 0.02
 
 
 class CubePhysics(OgbenchCube):
-    """OGBench's environment in its data-collecting mode, without what only costs time.
+    """OGBench's environment in its data-collection mode, without unnecessary work.
 
-    At each step OGBench gathers a large dictionary three times and repaints the cubes; here a step
-    gathers the observation once and nothing is repainted. Observations and physics are the same to
-    the bit (a test compares them). A step's `info` has only what OGBench's plan oracle reads.
+    At each step OGBench collects a large dictionary three times and recolours the cubes; here a step
+    collects the observation once and recolours nothing. Observations and physics are bitwise identical
+    (a test compares them). A step's `info` has only what OGBench's plan oracle reads.
     """
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class CubePhysics(OgbenchCube):
         self.reset(seed=0)
 
     def post_compilation(self) -> None:
-        """Remember where in MuJoCo's memory the observation lies; names are slow to look up."""
+        """Cache views of the observation in MuJoCo's memory: looking names up is slow."""
         super().post_compilation()
         model, data = self._model, self._data
         cube = model.joint("object_joint_0").qposadr[0]
@@ -76,7 +76,7 @@ class CubePhysics(OgbenchCube):
         self._flange_turn, self._flange_place = tuple(flange[:4]), tuple(flange[4:])
 
     def step(self, action: FloatArray) -> tuple[FloatArray, float, bool, bool, dict[str, Any]]:
-        """One control step; reward and success are OGBench's task's, which is ignored."""
+        """One control step; reward and success belong to OGBench's task, which is ignored."""
         self.set_control(action)
         self.pre_step()
         mujoco.mj_step(self._model, self._data, nstep=self._n_steps)
@@ -84,12 +84,12 @@ class CubePhysics(OgbenchCube):
         return self.compute_observation(), 0.0, False, False, self._oracle_info
 
     def pre_step(self) -> None:
-        """Part of OGBench's full dictionary, which the oracle reads when it gets a new target."""
+        """Provide the part of OGBench's dictionary that the oracle reads when it gets a new target."""
         self._prev_qpos = self._data.qpos.copy()
         self._prev_qvel = self._data.qvel.copy()
 
     def set_control(self, action: FloatArray) -> None:
-        """Send the joints to where the action (5,) moves, turns and opens the effector, within the workspace."""
+        """Set joint targets from an action (5,) that moves, turns and opens the effector, within the workspace."""
         dx, dy, dz, turn, opening = (
             0.5 * (share + 1) * (most + most) - most
             for share, most in zip(action.tolist(), self._largest_action, strict=True)
@@ -101,7 +101,7 @@ class CubePhysics(OgbenchCube):
         z = min(max(z + dz, low_z), high_z)
         turned = multiply(multiply(about_z(turn), about_z(self._yaw)), inverse(self._down))
         target = multiply(about_z(yaw_of(turned)), self._down)
-        # From the place between the fingers to the flange that carries the gripper.
+        # From the point between the fingers to the flange that carries the gripper.
         along_x, along_y, along_z = rotate(target, self._flange_place)
         self._joint_targets[:] = self._ik.solve(
             pos=np.array((along_x + x, along_y + y, along_z + z)),
@@ -116,7 +116,7 @@ class CubePhysics(OgbenchCube):
         return np.minimum(np.maximum(scaled, -1.0), 1.0)
 
     def compute_observation(self) -> FloatArray:
-        """(28,) OGBench's observation. Whatever changes the state ends here, so the next action starts from here."""
+        """(28,) OGBench's observation. Every state change ends with this call, so the next action starts from it."""
         mujoco.mju_mat2Quat(self._orientation, self._effector_mat)
         self._yaw = yaw_of(self._orientation.tolist())
         self._opening = min(max(float(self._data.qpos[self._gripper_opening_joint_id]) / 0.8, 0.0), 1.0)
@@ -140,7 +140,7 @@ class CubePhysics(OgbenchCube):
         return observation
 
     def place(self, effector: FloatArray, yaw: float, cube: FloatArray) -> FloatArray:
-        """Arm at rest with the effector at (3,) metres and open gripper, cube at (2,) metres; observation (28,)."""
+        """Set the arm at rest, effector at (3,) metres, gripper open, cube at (2,) metres; observation (28,)."""
         model, data = self._model, self._data
         mujoco.mj_resetData(model, data)
         rotation = lie.SO3.from_z_radians(yaw) @ self._effector_down_rotation
@@ -157,13 +157,13 @@ class CubePhysics(OgbenchCube):
         data.ctrl[self._arm_actuator_ids] = joints
         data.ctrl[self._gripper_actuator_ids] = _OPEN_GRIPPER
         data.joint("object_joint_0").qpos[:3] = (*cube, _TABLE)
-        # The ghost that marks where OGBench's cube should go: out of sight, under the table.
+        # Move OGBench's target marker for the cube out of sight, under the table.
         data.mocap_pos[self._cube_target_mocap_ids[0]] = (0.0, 0.0, -0.3)
         mujoco.mj_forward(model, data)
         return self.compute_observation()
 
     def restore_arm(self, observation: FloatArray) -> FloatArray:
-        """Set the arm's joints and their velocities from an observation (28,), nothing else; observation (28,)."""
+        """Set only the arm's joints and velocities from an observation (28,); returns the new observation (28,)."""
         self._joint_pos[:], self._joint_vel[:] = observation[:6], observation[6:12]
         mujoco.mj_forward(self._model, self._data)
         return self.compute_observation()
@@ -172,22 +172,22 @@ class CubePhysics(OgbenchCube):
 class CubeEnv(PlanningEnv):
     """The arm behind the planning interface.
 
-    Only the effector's position in an instance's start is set; its yaw is drawn from `instance.seed`
-    as OGBench draws it, and the joints follow by inverse kinematics. The arm is at rest. A start that is a
-    whole observation sets the joints and their velocities instead. Either way the gripper is open, and the cube
-    lies where OGBench's cubes lie, in the corner farthest from the straight way.
+    Of an instance's start only the effector's position is set; its yaw is drawn from `instance.seed`
+    as in OGBench, and the joints follow by inverse kinematics. The arm is at rest. A start that is a
+    full observation sets the joints and their velocities instead. Either way the gripper is open, and the cube
+    lies in the corner of OGBench's cube area farthest from the straight line.
     """
 
     def __init__(self, spec: EnvSpec) -> None:
         self.spec = spec
         self.physics = CubePhysics()
         self.workspace = to_units(WORKSPACE)
-        """(2, 3) low and high corner of the effector's box, in the observation's units."""
+        """(2, 3) lower and upper corner of the effector's workspace, in the observation's units."""
         self._goal: FloatArray = np.zeros(3)
         self._offscreen: Offscreen | None = None
 
     def reset(self, instance: Instance) -> FloatArray:
-        """Put the effector at the start, within `START_TOLERANCE`; or the arm's joints as a whole observation says."""
+        """Set the effector to the start, within `START_TOLERANCE`; or the arm's joints from a full observation."""
         self.check(instance)
         start, self._goal = to_metres(self.spec.place_of(instance.start)), to_metres(instance.goal)
         yaw = np.random.default_rng(instance.seed).uniform(-np.pi, np.pi)
@@ -218,7 +218,7 @@ class CubeEnv(PlanningEnv):
         return Instance(state, goal, int(rng.integers(2**31)))
 
     def check(self, instance: Instance) -> None:
-        """Refuse what is not three finite numbers in the workspace (a start may hold more than its position)."""
+        """Raise `VhdError` unless start and goal are finite and in the workspace (a start may be more than that)."""
         low, high = self.workspace
         for name, value in self.finite_ends(instance):
             point = self.spec.place_of(value)
@@ -237,7 +237,7 @@ class CubeEnv(PlanningEnv):
         return self._offscreen.draw(self.physics.data, camera, marks=[(self._goal, 0.01)])
 
     def _restored(self, recorded: FloatArray) -> FloatArray:
-        """The arm as a whole observation says; refused where joints and effector contradict each other."""
+        """Set the arm from a full observation; refused if joints and effector contradict each other."""
         observation = self.physics.restore_arm(recorded)
         miss = np.abs(observation[12:15] - recorded[12:15]).max()
         if miss > RECORD_TOLERANCE:
@@ -249,7 +249,7 @@ class CubeEnv(PlanningEnv):
 
 
 def _cube_aside(start: FloatArray, goal: FloatArray) -> FloatArray:
-    """(2,) the corner of OGBench's cube area farthest from the straight way between two xy points."""
+    """(2,) the corner of OGBench's cube area farthest from the straight line between two xy points."""
     way = goal - start
     along = np.clip((_CUBE_PLACES - start) @ way / max(float(way @ way), 1e-9), 0.0, 1.0)
     nearest = start + along[:, None] * way

@@ -1,1 +1,1 @@
-"""Point mazes: D4RL's maze2d, and any map of one's own."""
+"""Point mazes: D4RL's maze2d, and custom maps."""

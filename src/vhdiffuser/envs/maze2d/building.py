@@ -1,7 +1,7 @@
 """Regenerate D4RL's maze2d data: its noisy waypoint controller, in our copy of its maze.
 
-The ball is driven along the cells of a shortest path to a random cell by a PD law, with Gaussian
-noise of 0.5 on the clipped action; when it arrives, the next target is drawn and the stream goes on
+A PD law drives the ball along the cells of a shortest path to a random cell, with Gaussian
+noise of 0.5 on the clipped action; when it arrives, the next target is drawn and the stream continues
 without a reset. Without the noise the data is a thin line through each corridor, and planners
 trained on it fail. A chunk is one stream and one episode: crops may span target changes.
 """
@@ -22,7 +22,7 @@ from vhdiffuser.types import FloatArray, IntArray
 P_GAIN, D_GAIN = 10.0, -1.0
 ACTION_NOISE = 0.5
 WAYPOINT_JITTER = 0.2
-"""Waypoints lie up to this far below their cell, in each dimension; the target does not."""
+"""Waypoints are shifted by up to this much below their cell, in each dimension; the target is not."""
 ARRIVED = 0.1
 """A waypoint or target counts as reached within this distance (and this displacement per step)."""
 
@@ -31,7 +31,7 @@ Cell = tuple[int, int]
 
 @lru_cache(maxsize=4096)
 def _next_cells(maze: Maze, target: Cell) -> dict[Cell, Cell]:
-    """For every free cell, the neighbour on a shortest path to `target`; ties go as D4RL's argmax lets them."""
+    """For every free cell, the neighbour on a shortest path to `target`; ties as in D4RL's argmax."""
     free = {(int(r), int(c)) for r, c in maze.free_cells}
     distance = {target: 0}
     queue = deque([target])
@@ -63,7 +63,7 @@ def stream(
 ) -> tuple[FloatArray, FloatArray, IntArray]:
     """States, actions, and the steps at which the target was reached and the next one drawn.
 
-    A target that is not reached in `patience` steps is given up.
+    A target that is not reached within `patience` steps is abandoned.
     """
     cells = [(int(r), int(c)) for r, c in maze.free_cells]
     physics = MazePhysics(maze)
@@ -109,7 +109,7 @@ def stream(
 
 
 def _waypoints(maze: Maze, here: Cell, target: Cell, rng: np.random.Generator) -> list[tuple[float, float]]:
-    """Cells of a shortest path, each but the last moved by the jitter."""
+    """Cells of a shortest path, all but the last shifted by the jitter."""
     step = _next_cells(maze, target)
     here = here if here in step else _nearest_free(maze, here)
     path: list[tuple[float, float]] = []
@@ -121,7 +121,7 @@ def _waypoints(maze: Maze, here: Cell, target: Cell, rng: np.random.Generator) -
 
 
 def _nearest_free(maze: Maze, cell: Cell) -> Cell:
-    """The ball may stand where rounding names a wall; start from the free cell beside it."""
+    """The nearest free cell, since the ball's rounded position may be a wall cell."""
     r, c = cell
     return next(
         (other for other in ((r + 1, c), (r, c + 1), (r + 1, c + 1)) if maze.is_free(*other)),

@@ -1,7 +1,7 @@
-"""D4RL's own protocols for maze2d, so that numbers can be compared with its users'.
+"""D4RL's protocols for maze2d, for comparison with published scores.
 
-One plan is tracked and its end held, or plans are renewed (`-rp`); every step within 0.5 of the goal counts 1, and
-the sum over the episode is normalised by D4RL's reference scores. The goal is the maze's own (`fixed`) or drawn
+One plan is tracked and its end held, or plans are renewed (`-rp`); each step within 0.5 of the goal counts 1, and
+the sum over the episode is normalised by D4RL's reference scores. The goal is the maze's own (`fixed`) or random
 (`random`, Diffuser's multi-task column).
 """
 
@@ -31,7 +31,7 @@ def d4rl_protocols(spec: EnvSpec, maze: Maze, steps: int, reference: tuple[float
             rule=partial(d4rl_rule, steps, bool(ending)),
             hit=euclidean_hit(spec, GOAL_RADIUS),
             score=partial(d4rl_score, spec, reference),
-            # The score rewards arriving early: no margin, where replanning mends the plans that are too short.
+            # The score rewards early arrival: with replanning, which corrects plans that are too short, no margin.
             gamma=1.0 if ending else None,
         )
         for kind in ("fixed", "random")
@@ -40,7 +40,7 @@ def d4rl_protocols(spec: EnvSpec, maze: Maze, steps: int, reference: tuple[float
 
 
 def d4rl_instances(goal: tuple[float, ...] | None, env: PlanningEnv, n: int, seed: int) -> list[Instance]:
-    """D4RL's own resets, with the maze's goal or a drawn one."""
+    """D4RL's resets, with the maze's goal or a random one."""
     drawn = draw_instances(env, n, seed)
     return drawn if goal is None else [Instance(item.start, np.array(goal, np.float32), item.seed) for item in drawn]
 
@@ -52,7 +52,7 @@ def d4rl_rule(steps: int, replans: bool, threshold: float, check_every: int) -> 
 
 
 def d4rl_score(spec: EnvSpec, reference: tuple[float, float], observations: FloatArray, goal: FloatArray) -> float:
-    """Normalised score of one episode: the reward counts the states after each step, not the first."""
+    """Normalised score of one episode: the reward counts the state after each step, not the first state."""
     hit = euclidean_hit(spec, GOAL_RADIUS)
     return d4rl_normalized(reference, float(hit(spec.planning_state(observations[1:]), goal).sum()))
 
