@@ -51,5 +51,5 @@ def test_how_many_simulators_there_are_changes_nothing_and_is_told() -> None:
 
 def test_plans_of_several_lengths_are_refused() -> None:
     plans, instances = [Plan(LINE, LINE[-1]), Plan(LINE[:9], LINE[8])], [Instance(LINE[0], LINE[-1], 0)] * 2
-    with pytest.raises(VhdError, match="one length"):
+    with pytest.raises(VhdError, match="equal length"):
         follow(ToyController(), Simulators(ToyEnv, 1), SPEC, SCALE, instances, plans)
