@@ -30,6 +30,8 @@ class Plan:
     """(reverse steps + 1, knots, d) when the reverse process was asked to be kept."""
     spec: EnvSpec | None = field(default=None)
     """The environment that it was made for, if known: names, units and time."""
+    route: FloatArray | None = None
+    """(n, goal_dim) places of the route that a plan composed of pieces keeps to."""
 
     def __post_init__(self) -> None:
         if self.states.ndim != 2 or len(self.states) < 2:
