@@ -176,7 +176,7 @@ def test_shipped_files_are_untouched_and_plan_with_what_their_cards_say(name):
     card = shipped_card(name)
     assert sha256(shipped_path(name, "planner")) == card["models"]["planner"]["sha256"]
     options = Planner.load(shipped_path(name, "planner")).options
-    assert options.to_json() == card["models"]["planner"]["planning"]
+    assert options == PlanningOptions.from_json(card["models"]["planner"]["planning"])
     assert options.gamma == card["gamma"]
 
 

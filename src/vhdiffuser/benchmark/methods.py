@@ -110,9 +110,12 @@ def load_method(
     known = get_environment(environment) if isinstance(environment, str) else environment
     method = get_method(name)
     paths = method_models(method, known, source)
-    predictor = LengthPredictor.load(paths["length"]) if "length" in paths else None
     lengths = (2, max(known.spec.T_max, *known.horizons))
-    planner = Planner.load(paths["planner"], predictor, outside="ignore", lengths=lengths).with_options(**options)
+    planner = Planner.load(paths["planner"], outside="ignore", lengths=lengths).with_options(**options)
+    if method.predicts:
+        if planner.options.piece and planner.config.horizon is None:
+            paths["route"] = _route_graph(known, planner.options.piece, source)
+        planner.length_predictor = LengthPredictor.load(paths["length"], routes=paths.get("route"))
     return PlannerChoice(planner, planner.options, {kind: sha256(path) for kind, path in paths.items()})
 
 
@@ -131,6 +134,17 @@ def method_models(method: Method, environment: Environment, source: Source = "au
                 f"Make it with `vhd train {kind} {environment.name}{option}`."
             )
     return paths
+
+
+def _route_graph(environment: Environment, piece: int, source: Source) -> Path:
+    """The route graph that plans are composed by; a `DataError` says how to make it or do without."""
+    path = find_model(environment.name, "route", source)
+    if not path.is_file():
+        raise DataError(
+            f"{environment.name}: plans are composed of pieces of {piece} states along routes, and there is no route "
+            f"graph {path}. Make it with `vhd train route {environment.name}`, or plan whole with `--piece 0`."
+        )
+    return path
 
 
 def missing_methods(environment: Environment, source: Source = "auto") -> dict[str, DataError]:

@@ -26,7 +26,10 @@ class PlannerConfig:
     clamp: Literal["goal", "state"] = "goal"
     """What is clamped of the last state: its goal dimensions, or all of it."""
     horizon: int | None = None
-    """Train only on crops of this many states (fixed-horizon baselines); none: random lengths."""
+    """Train on crops of this many states only (the fixed-horizon baselines); none for random lengths."""
+    longest: int | None = None
+    """Train on crops of at most this many states; none for T_max (the paper). Longer plans are then composed of pieces
+    (`PlanningOptions.piece`)."""
     directness: float | None = None
     """Keep only crops at most this many times as long as the predicted distance between their ends; none: every crop
     (the paper). In data that circles and pauses, most crops are not worth imitating."""
@@ -48,11 +51,12 @@ class PlannerConfig:
         if self.directness is not None and self.directness < 1:
             raise VhdError(f"directness must be 1 or more (or none: every crop), got {self.directness}.")
         if self.directness is not None and self.horizon is not None:
-            raise VhdError(
-                "a fixed-horizon planner must serve every distance and needs every crop: leave directness out."
-            )
-        if self.horizon is not None and self.horizon < 2:
-            raise VhdError(f"horizon must be at least 2 states, got {self.horizon}.")
+            raise VhdError("a fixed horizon must serve every distance and takes every crop: leave directness out.")
+        for name, size in (("horizon", self.horizon), ("longest", self.longest)):
+            if size is not None and size < 2:
+                raise VhdError(f"{name} must be at least 2 states, got {size}.")
+        if self.longest is not None and self.horizon is not None:
+            raise VhdError("a fixed horizon has crops of one length: leave `longest` out.")
 
     def to_json(self) -> dict[str, Any]:
         """A JSON-serialisable dict."""

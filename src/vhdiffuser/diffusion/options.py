@@ -22,6 +22,7 @@ class OptionChanges(TypedDict, total=False):
     smoothing: float | None
     stretch: float | None
     candidates: int | None
+    piece: int | None
 
 
 @dataclass(frozen=True)
@@ -41,9 +42,12 @@ class PlanningOptions:
     of it. For robots that are slower than their data; 1 in the paper. Fixed-horizon planners are never stretched."""
     candidates: int = 1
     """Candidates drawn per plan; the one that least violates predicted distances is returned. 1 is no selection."""
+    piece: int = 0
+    """States of a piece: a longer plan is composed of overlapping pieces along the Length Predictor's route, and may be
+    of any length. 0: every plan is drawn whole (the paper), in at most T_max states."""
 
     def __post_init__(self) -> None:
-        for name in ("steps", "candidates"):
+        for name in ("steps", "candidates", "piece"):
             if not isinstance(getattr(self, name), int) or isinstance(getattr(self, name), bool):
                 raise VhdError(f"{name} must be a whole number, got {getattr(self, name)!r}.")
         for name in ("gamma", "smoothing", "stretch"):
@@ -60,6 +64,8 @@ class PlanningOptions:
             raise VhdError(f"stretch must be 1 (the data's pace) or more, got {self.stretch}.")
         if self.candidates < 1:
             raise VhdError(f"candidates must be at least 1 (no selection), got {self.candidates}.")
+        if self.piece < 0:
+            raise VhdError(f"piece must be a number of states, or 0 (plans are drawn whole), got {self.piece}.")
 
     def changed(self, **changes: Unpack[OptionChanges]) -> PlanningOptions:
         """A copy with the given changes; None means no change."""
@@ -77,6 +83,8 @@ class PlanningOptions:
             raise VhdError(
                 f"steps must lie in 1..{config.diffusion_steps} (the planner's diffusion steps), got {self.steps}."
             )
+        if self.piece and self.piece < 4 * config.stride:
+            raise VhdError(f"piece must be at least 4 knots of {config.stride} control steps, got {self.piece} states.")
         return self
 
     def to_json(self) -> dict[str, Any]:

@@ -106,7 +106,9 @@ class RelayGraphConfig:
     quantile: float = 0.15
     """Quantile of a hop's observed lengths that is taken as its length."""
     least: int = 3
-    """Minimum observations of a hop."""
+    """Observations without which there is no hop."""
+    sparse_cost: float = 0.5
+    """How much dearer a hop into a region is where the data is thin: up to 1 + this times its steps."""
     floor: float = 0.05
     """Share of T_max below which distances come from anchors alone."""
 

@@ -22,8 +22,8 @@ HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 
 def find_pretrained(
     name: str | Path, source: Source, local_files_only: bool, revision: str | None
-) -> tuple[Path, Path | None]:
-    """The planner's model file and its Length Predictor's, or None if the folder was saved without one."""
+) -> tuple[Path, Path | None, Path | None]:
+    """The planner's model file, its Length Predictor's and its route graph's; None for what is not there."""
     folder = Path(name)
     # A folder that merely has the name of an environment (of results, say) is not meant.
     if not ((folder / "planner.safetensors").is_file() or (isinstance(name, Path) and folder.is_dir())):
@@ -33,15 +33,19 @@ def find_pretrained(
         if source != "shipped" or str(name) in known:
             path = find_model(str(name), "planner", source)
             if not path.is_file():
-                get_environment(str(name))  # report an unknown name before a missing file
-            return path, find_model(str(name), "length", source)
+                get_environment(str(name))  # an unknown name is said to be one, before a missing file is
+            route = find_model(str(name), "route", source)
+            return path, find_model(str(name), "length", source), route if route.is_file() else None
         if not HUB_ID.fullmatch(str(name)):
             others = ["a folder of weights", "an environment you trained", "a Hugging Face id OWNER/NAME"]
             raise UnknownNameError("planner", str(name), [*known, *others])
         folder = _from_hub(str(name), local_files_only, revision)
     config = read_config(folder)
     alone = config is not None and config.get("length") is None
-    return folder / "planner.safetensors", None if alone else folder / "length.safetensors"
+    route = folder / "route.safetensors"
+    if alone:
+        return folder / "planner.safetensors", None, None
+    return folder / "planner.safetensors", folder / "length.safetensors", route if route.is_file() else None
 
 
 def _is_trained(name: str) -> bool:
