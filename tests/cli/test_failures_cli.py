@@ -121,7 +121,7 @@ def test_the_shipped_model_of_the_arm_is_judged_on_recorded_paths(capsys) -> Non
     assert run([*command, "--json"]) == 0
     captured = capsys.readouterr()
     answer = json.loads(captured.out)
-    assert "other data" in captured.err
+    assert "different dataset" in captured.err
     assert not answer["held_out_data"]
     assert len(answer["actions"]["dimensions"]) == 5
     assert answer["actions"]["samples"] == 32

@@ -76,7 +76,7 @@ def test_a_stopped_training_keeps_its_checkpoint_and_says_how_to_go_on(data, num
     ended, said = stopped(arguments, number, has_content(folder, "log.jsonl"))
     assert ended == code, said
     assert "the checkpoint in" in said
-    assert "Run the same command to go on." in said
+    assert "Run the same command to continue." in said
     assert (folder / "checkpoint.safetensors").is_file()
     assert not (folder / "model.safetensors").exists()
 
@@ -86,7 +86,7 @@ def test_a_stopped_build_keeps_its_chunks_and_leaves_no_worker(vhd_home):
     arguments = ["data", "get", "maze2d-umaze", "--source", "build", "--workers", "2", "--quiet"]
     ended, said = stopped(arguments, signal.SIGTERM, has_content(vhd_home, "chunk-*.safetensors"))
     assert ended == 143, said
-    assert "Run the same command to go on." in said
+    assert "Run the same command to continue." in said
     assert list(vhd_home.rglob("chunk-*.safetensors"))
 
 
@@ -97,7 +97,7 @@ def test_a_stopped_benchmark_keeps_its_rows_and_leaves_no_worker(tmp_path):
     arguments += ["--n", "5000", "--keep", "1", "--workers", "2", "--out", str(out), "--quiet"]
     ended, said = stopped(arguments, signal.SIGINT, has_content(out, "*.jsonl"))
     assert ended == 130, said
-    assert "Run the same command to go on." in said
+    assert "Run the same command to continue." in said
     assert list(out.rglob("*.jsonl"))
 
 

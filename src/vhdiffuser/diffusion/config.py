@@ -26,7 +26,7 @@ class PlannerConfig:
     clamp: Literal["goal", "state"] = "goal"
     """What is clamped of the last state: its goal dimensions, or all of it."""
     horizon: int | None = None
-    """Train on crops of this many states only (the fixed-horizon baselines); none for random lengths."""
+    """Train only on crops of this many states (fixed-horizon baselines); none: random lengths."""
     longest: int | None = None
     """Train on crops of at most this many states; none for T_max (the paper). Longer plans are then composed of pieces
     (`PlanningOptions.piece`)."""
@@ -51,7 +51,9 @@ class PlannerConfig:
         if self.directness is not None and self.directness < 1:
             raise VhdError(f"directness must be 1 or more (or none: every crop), got {self.directness}.")
         if self.directness is not None and self.horizon is not None:
-            raise VhdError("a fixed horizon must serve every distance and takes every crop: leave directness out.")
+            raise VhdError(
+                "a fixed horizon must serve every distance and needs every crop: leave directness out."
+            )
         for name, size in (("horizon", self.horizon), ("longest", self.longest)):
             if size is not None and size < 2:
                 raise VhdError(f"{name} must be at least 2 states, got {size}.")

@@ -106,7 +106,7 @@ class RelayGraphConfig:
     quantile: float = 0.15
     """Quantile of a hop's observed lengths that is taken as its length."""
     least: int = 3
-    """Observations without which there is no hop."""
+    """Minimum observations of a hop."""
     sparse_cost: float = 0.5
     """How much dearer a hop into a region is where the data is thin: up to 1 + this times its steps."""
     floor: float = 0.05

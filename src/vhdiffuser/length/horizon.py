@@ -16,8 +16,8 @@ def plan_lengths(
 
     Where a plan may be composed of pieces (`unlimited`, of the same shape) T_max is no limit.
 
-    Rounded up: a plan that is too short cannot be followed, one that is a step too long can. Where T_max cuts, a
-    `ClippedLengthWarning` says how often.
+    Rounded up: a plan that is too short cannot be followed, one that is a step too long can. A `ClippedLengthWarning`
+    counts the lengths clipped at T_max.
     """
     if not gamma > 0:
         raise VhdError(f"gamma must be above 0 (1 is no margin), got {gamma}.")

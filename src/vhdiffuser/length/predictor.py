@@ -31,7 +31,7 @@ from vhdiffuser.types import EnvSpec, FloatArray, IntArray
 from vhdiffuser.weights.format import ModelHeader, load_model
 
 _FAR_OUTSIDE = 1.2
-"""Normalised size from which a state counts as far outside the data, which fills [-1, 1]."""
+"""Normalised magnitude above which a state counts as far outside the data, which fills [-1, 1]."""
 _KNOWN, _BEYOND = 0.9, 1.1
 """Shares of T_max by the route graph: up to the first the network is asked, from the second on the graph."""
 _CALIBRATION = 4096

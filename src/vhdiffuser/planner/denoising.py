@@ -23,7 +23,7 @@ from vhdiffuser.trajectories import Plan
 from vhdiffuser.types import BoolArray, EnvSpec, FloatArray, IntArray
 
 KNOTS_PER_BATCH = 2048
-"""Knots denoised at once, which bounds memory and shares work out; on one CPU thread 8,192 were no faster."""
+"""Knots per batch: bounds memory and spreads work over threads; on one CPU thread 8,192 were no faster."""
 CHAIN = 8
 """Composed plans are denoised in chains of a multiple of this many knots, so that several share a batch."""
 TUBE = 2.5
@@ -183,7 +183,7 @@ class Denoiser:
         kept: FloatArray | None,
         way: Route | None,
     ) -> Plan:
-        """The plan with the ends that were asked for, to the last bit, where units and back had rounded them."""
+        """The plan with its exact ends, which normalising and back had rounded."""
         last = list(self.spec.goal_dims) if self.config.clamp == "goal" else list(range(self.spec.state_dim))
         states[0] = start
         states[-1, last] = target[last]

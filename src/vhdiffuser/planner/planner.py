@@ -25,7 +25,7 @@ from vhdiffuser.length.horizon import plan_lengths
 from vhdiffuser.length.predictor import LengthPredictor
 from vhdiffuser.length.route import Route, RouteGraph
 from vhdiffuser.normalizer import Normalizer
-from vhdiffuser.planner.candidates import StepsPredictor, candidate_seeds, most_believable
+from vhdiffuser.planner.candidates import StepsPredictor, best_candidates, candidate_seeds
 from vhdiffuser.planner.denoising import TUBE, Denoiser
 from vhdiffuser.planner.pretrained import find_pretrained, push_folder, save_folder
 from vhdiffuser.planner.requests import (

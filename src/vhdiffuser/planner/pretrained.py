@@ -33,7 +33,7 @@ def find_pretrained(
         if source != "shipped" or str(name) in known:
             path = find_model(str(name), "planner", source)
             if not path.is_file():
-                get_environment(str(name))  # an unknown name is said to be one, before a missing file is
+                get_environment(str(name))  # report an unknown name before a missing file
             route = find_model(str(name), "route", source)
             return path, find_model(str(name), "length", source), route if route.is_file() else None
         if not HUB_ID.fullmatch(str(name)):

@@ -29,7 +29,7 @@ class Plan:
     denoising: FloatArray | None = None
     """(reverse steps + 1, knots, d) if the reverse process was kept."""
     spec: EnvSpec | None = field(default=None)
-    """The environment that it was made for, if known: names, units and time."""
+    """The environment it was made for, if known: names, units and time step."""
     route: FloatArray | None = None
     """(n, goal_dim) places of the route that a plan composed of pieces keeps to."""
 
