@@ -42,7 +42,7 @@ def run_benchmark(
     methods = [get_method(name) for name in dict.fromkeys(config.methods)]
     environment = config.environment
     simulator, geodesic = environment.require_simulator(), make_geodesic(environment)
-    env = simulator()
+    env = environment.make()
     protocols = tuple(dict.fromkeys(config.protocols))
     settings = {(name, seed): make_setting(name, config, env, seed) for name in protocols for seed in config.seeds}
     choices = {method.name: planner_for(method.name, environment.name) for method in methods}

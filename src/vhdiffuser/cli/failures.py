@@ -82,8 +82,7 @@ class Failures:
         if not same and not self.quiet:
             err.print("the rows were made with other weights than there are here, so plans differ from theirs")
         if total:
-            simulator = environment.require_simulator()
-            env = simulator()
+            simulator, env = environment.require_simulator(), environment.make()
             slots = min(environment.simulators, total)
             with (
                 Simulators(simulator, slots, self.workers) as simulators,

@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from vhdiffuser.control.base import Controller
 from vhdiffuser.envs.base import PlanningEnv
+from vhdiffuser.envs.checked import observed
 from vhdiffuser.envs.protocols import paper_rule
 from vhdiffuser.envs.registry import environment_of
 from vhdiffuser.errors import VhdError
@@ -47,7 +48,7 @@ def execute(
     env.check(instance)
     agent = Agent(planner, controller, rule, seed=seed, length=length)
     agent.reset(instance.goal)
-    action = agent.act(env.reset(instance))
+    action = agent.act(observed(env, "reset", instance))
     while not agent.done:
-        action = agent.act(env.step(action))
+        action = agent.act(observed(env, "step", action))
     return agent.rollout()
