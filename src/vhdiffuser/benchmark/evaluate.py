@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
+from vhdiffuser.arguments import shown
 from vhdiffuser.benchmark.methods import PlannerChoice
 from vhdiffuser.benchmark.run import run_benchmark
 from vhdiffuser.benchmark.settings import BenchConfig
 from vhdiffuser.control.base import Controller, default_controller
 from vhdiffuser.envs.environment import Environment
 from vhdiffuser.envs.registry import get_environment
+from vhdiffuser.errors import VhdError
 from vhdiffuser.planner.planner import Planner
 from vhdiffuser.results.summary import Summary
 
@@ -39,21 +42,27 @@ def evaluate(
     >>> summary, = evaluate(load_planner("maze2d-umaze"), n=20, protocols=("rp",))     # doctest: +SKIP
     >>> summary.success_rate, summary.average_executed_steps                           # doctest: +SKIP
     """
+    if not isinstance(planner, Planner | PlannerChoice):
+        raise VhdError(f"evaluate takes a planner, such as vhdiffuser.load_planner(name) gives; got {shown(planner)}.")
     choice = planner if isinstance(planner, PlannerChoice) else PlannerChoice(planner, planner.options, {})
     name = choice.planner.spec.name if env is None else env
-    environment = get_environment(name) if isinstance(name, str) else name
+    environment = name if isinstance(name, Environment) else get_environment(name)
     environment.require_simulator()
+    if not isinstance(protocols, str | Iterable):
+        raise VhdError(f"protocols are names, such as 'ss'; got {shown(protocols)}.")
     config = BenchConfig(
         environment=environment,
         methods=(method,),
         protocols=(protocols,) if isinstance(protocols, str) else tuple(protocols),
         n=n,
-        seeds=(seeds,) if isinstance(seeds, int) else tuple(seeds),
+        seeds=tuple(seeds) if isinstance(seeds, Iterable) and not isinstance(seeds, str) else (seeds,),
         distribution=distribution,
         keep=0,
         workers=workers,
     )
-    controller = controller or default_controller(environment.spec)
+    controller = default_controller(environment.spec) if controller is None else controller
+    if not isinstance(controller, Controller):
+        raise VhdError(f"controller must be a vhdiffuser Controller, or none; got {shown(controller)}.")
     if folder is not None:
         return run_benchmark(config, Path(folder), lambda *_: choice, controller)
     with tempfile.TemporaryDirectory() as temporary:

@@ -107,7 +107,7 @@ def load_method(
 
     >>> choice = load_method("vhd", "maze2d-umaze", candidates=4)     # doctest: +SKIP
     """
-    known = get_environment(environment) if isinstance(environment, str) else environment
+    known = environment if isinstance(environment, Environment) else get_environment(environment)
     method = get_method(name)
     paths = method_models(method, known, source)
     predictor = LengthPredictor.load(paths["length"]) if "length" in paths else None

@@ -16,6 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from vhdiffuser.arguments import shown
 from vhdiffuser.data.store import dataset_path, saved_facts, saved_names
 from vhdiffuser.envs.checked import foreign_code
 from vhdiffuser.envs.environment import Environment
@@ -73,6 +74,8 @@ def known_names() -> list[str]:
 
 def get_environment(name: str) -> Environment:
     """The environment of a name, of an imported dataset, or of a reference such as `my_robot.py:make`."""
+    if not isinstance(name, str):
+        raise VhdError(f"an environment is given by its name, or as file.py:function; got {shown(name)}.")
     if name.endswith(".py") and Path(name).is_file():
         raise VhdError(f"{name}: say what in it makes the environment, for example {name}:make.")
     if ":" in name:

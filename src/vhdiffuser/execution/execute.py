@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
 import numpy.typing as npt
 
+from vhdiffuser.arguments import as_numbers, as_seed, shown
 from vhdiffuser.control.base import Controller
 from vhdiffuser.envs.base import PlanningEnv
 from vhdiffuser.envs.checked import observed
@@ -44,7 +44,9 @@ def execute(
         if environment.simulator is None:
             raise VhdError(f"{environment.name} has no registered simulator: give `env`, a PlanningEnv of your own.")
         env = environment.make()
-    instance = Instance(np.asarray(start, np.float32), np.asarray(goal, np.float32), seed)
+    if not isinstance(env, PlanningEnv):
+        raise VhdError(f"env must be a PlanningEnv (a simulator of yours), got {shown(env)}.")
+    instance = Instance(as_numbers("a start", start), as_numbers("a goal", goal), as_seed(seed))
     env.check(instance)
     agent = Agent(planner, controller, rule, seed=seed, length=length)
     agent.reset(instance.goal)
