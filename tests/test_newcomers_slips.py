@@ -260,6 +260,17 @@ def test_one_protocol_and_one_seed_need_no_tuple() -> None:
     assert (summary.protocol, summary.n, summary.seeds) == ("rp", 2, (3,))
 
 
+def test_rows_of_one_planner_are_not_taken_for_another_s(tmp_path: Path) -> None:
+    planner = PLANNER()
+    vhdiffuser.evaluate(planner, n=1, protocols="ss", folder=tmp_path)
+    vhdiffuser.evaluate(planner, n=1, protocols="ss", folder=tmp_path)
+    with pytest.raises(VhdError, match=r"stretch: 1\.0 there, 1\.5 now"):
+        vhdiffuser.evaluate(planner.with_options(stretch=1.5), n=1, protocols="ss", folder=tmp_path)
+    next(planner.network.parameters()).data.add_(0.1)
+    with pytest.raises(VhdError, match="models"):
+        vhdiffuser.evaluate(planner, n=1, protocols="ss", folder=tmp_path)
+
+
 def test_a_refused_reset_changes_nothing() -> None:
     env = gymnasium.make("vhdiffuser/Maze2d-umaze-v1")
     env.reset(seed=0, options={"start": [1, 1], "goal": [3, 1]})

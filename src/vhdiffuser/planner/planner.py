@@ -177,6 +177,11 @@ class Planner:
         predictor = self.length_predictor
         return {"planner": header} | ({"length": predictor.header()} if isinstance(predictor, LengthPredictor) else {})
 
+    @property
+    def saved_options(self) -> PlanningOptions | None:
+        """The options in the file that it was loaded from; None where it was made in memory."""
+        return None if self._origin is None else PlanningOptions.from_json(self._origin.planning)
+
     def with_options(self, **changes: Unpack[OptionChanges]) -> Self:
         """The same planner with other options; network and Length Predictor are shared. None keeps an option.
 
