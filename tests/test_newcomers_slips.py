@@ -9,13 +9,13 @@ from pathlib import Path
 import gymnasium
 import numpy as np
 import pytest
-from toy_point import ENVIRONMENT, SPEC
+from toy_point import ENVIRONMENT, SPEC, ToyController
 
 import vhdiffuser
 from vhdiffuser.cli import run
 from vhdiffuser.diffusion.options import PlanningOptions
 from vhdiffuser.envs.environment import Environment
-from vhdiffuser.errors import VhdError
+from vhdiffuser.errors import OtherEnvironmentWarning, VhdError
 from vhdiffuser.training.config import LoopConfig
 from vhdiffuser.types import EnvSpec
 
@@ -278,3 +278,44 @@ def test_a_refused_reset_changes_nothing() -> None:
         env.reset(options={"start": [1, 1, 1]})
     *_, info = env.step(np.zeros(2))
     assert info["goal"].tolist() == [3, 1]
+
+
+ROBOT = """
+import vhdiffuser
+def make():
+    return vhdiffuser.make_maze(["#####", "#OOO#", "###O#", "#OOO#", "#####"], name="%s", epsilon=0.04, T_max=256)
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    planner = PLANNER()
+    planner.spec = replace(planner.spec, name="walker")
+    planner.save_pretrained(tmp_path / "saved")
+    return tmp_path / "saved"
+
+
+def test_a_folder_of_weights_runs_in_an_environment_of_ones_own(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "bot_own.py").write_text(ROBOT % "walker")
+    (tmp_path / "bot_other.py").write_text(ROBOT % "runner")
+    demo = ["demo", str(folder), "--n", "1", "--workers", "1", "--quiet", "--out", str(tmp_path)]
+    assert run(demo) == 1
+    assert f"vhd demo {folder} --env my_robot.py:make" in capsys.readouterr().err
+    assert run([*demo, "--env", f"{tmp_path}/bot_own.py:make"]) == 0
+    assert "warning" not in capsys.readouterr().err
+    assert run([*demo, "--env", f"{tmp_path}/bot_other.py:make"]) == 0
+    told = capsys.readouterr()
+    assert "vhd: warning: the planner was trained for walker, and runner differs" in told.err
+    assert "runner: 1 random instances" in told.out
+    bench = ["bench", f"{tmp_path}/bot_own.py:make", "--methods", "vhd", "--n", "1", "--workers", "1", "--quiet"]
+    assert run([*bench, "--weights", str(folder), "--out", str(tmp_path / "rows")]) == 0
+
+
+def test_a_planner_of_another_environment_is_told_or_refused() -> None:
+    medium = vhdiffuser.get_environment("maze2d-medium")
+    with pytest.warns(OtherEnvironmentWarning, match="trained for maze2d-umaze, and maze2d-medium differs"):
+        vhdiffuser.evaluate(PLANNER(), medium, n=1, protocols="ss")
+    with pytest.raises(VhdError, match="observation_dim: 4 and 2"):
+        vhdiffuser.evaluate(PLANNER(), ENVIRONMENT, n=1, protocols="ss", controller=ToyController())

@@ -5,12 +5,13 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
 
 from vhdiffuser.envs.base import InstanceSource, PlanningEnv
-from vhdiffuser.errors import VhdError
+from vhdiffuser.errors import OtherEnvironmentWarning, VhdError, warn
 from vhdiffuser.types import EnvSpec, FloatArray, Instance
 
 
@@ -44,6 +45,19 @@ def make_simulator(make: Callable[[], PlanningEnv]) -> PlanningEnv:
             "(docs/extending.md)."
         )
     return env
+
+
+def check_trained_for(planned: EnvSpec, spec: EnvSpec) -> None:
+    """Refuse a planner of other observations, states, goals or actions than the environment's; warn of the rest."""
+    differ = [item.name for item in fields(EnvSpec) if getattr(planned, item.name) != getattr(spec, item.name)]
+    if not planned.action_dim:  # data without actions says nothing of them
+        differ = [name for name in differ if name != "action_dim"]
+    said = "; ".join(f"{name}: {getattr(planned, name)} and {getattr(spec, name)}" for name in differ)
+    told = f"the planner was trained for {planned.name}, and {spec.name} differs from that ({said})."
+    if not {"observation_dim", "state_dims", "goal_dims", "action_dim"}.isdisjoint(differ):
+        raise VhdError(f"{told} Train a planner for {spec.name}, or run this one where it belongs.")
+    if differ:
+        warn(f"{told} What it does there says little of how good it is.", OtherEnvironmentWarning)
 
 
 def draw_instance(env: InstanceSource, rng: np.random.Generator, distribution: str = "reset") -> Instance:

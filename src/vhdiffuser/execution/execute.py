@@ -7,7 +7,7 @@ import numpy.typing as npt
 from vhdiffuser.arguments import as_numbers, as_seed, shown
 from vhdiffuser.control.base import Controller
 from vhdiffuser.envs.base import PlanningEnv
-from vhdiffuser.envs.checked import observed
+from vhdiffuser.envs.checked import check_trained_for, observed
 from vhdiffuser.envs.protocols import paper_rule
 from vhdiffuser.envs.registry import environment_of
 from vhdiffuser.errors import VhdError
@@ -46,6 +46,7 @@ def execute(
         env = environment.make()
     if not isinstance(env, PlanningEnv):
         raise VhdError(f"env must be a PlanningEnv (a simulator of yours), got {shown(env)}.")
+    check_trained_for(planner.spec, env.spec)
     instance = Instance(as_numbers("a start", start), as_numbers("a goal", goal), as_seed(seed))
     env.check(instance)
     agent = Agent(planner, controller, rule, seed=seed, length=length)
