@@ -14,6 +14,7 @@ from vhdiffuser.data.build import Builder
 from vhdiffuser.data.official import OfficialFiles
 from vhdiffuser.data.readers import read_own
 from vhdiffuser.envs.base import InstanceSource, PlanningEnv
+from vhdiffuser.envs.checked import make_simulator
 from vhdiffuser.envs.protocols import Protocol
 from vhdiffuser.errors import VhdError
 from vhdiffuser.types import BoolArray, EnvSpec, Episodes, FloatArray
@@ -150,7 +151,7 @@ class Environment:
 
     def make(self) -> PlanningEnv:
         """A simulator; an error where there is only data."""
-        return self.require_simulator()()
+        return make_simulator(self.require_simulator())
 
     def instance_source(self) -> InstanceSource:
         """What draws starts and goals: the simulator, or the data where there is none."""

@@ -16,7 +16,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from vhdiffuser.arguments import shown
 from vhdiffuser.data.store import dataset_path, saved_facts, saved_names
+from vhdiffuser.envs.checked import foreign_code
 from vhdiffuser.envs.environment import Environment
 from vhdiffuser.errors import UnknownNameError, VhdError
 from vhdiffuser.extensions import Registry
@@ -72,6 +74,8 @@ def known_names() -> list[str]:
 
 def get_environment(name: str) -> Environment:
     """The environment of a name, of an imported dataset, or of a reference such as `my_robot.py:make`."""
+    if not isinstance(name, str):
+        raise VhdError(f"an environment is given by its name, or as file.py:function; got {shown(name)}.")
     if name.endswith(".py") and Path(name).is_file():
         raise VhdError(f"{name}: say what in it makes the environment, for example {name}:make.")
     if ":" in name:
@@ -123,16 +127,20 @@ def load_reference(reference: str) -> tuple[Environment, ...]:
     """What `file.py:attribute` or `package.module:attribute` gives."""
     place, _, attribute = reference.rpartition(":")
     try:
-        module = _import_file(Path(place)) if place.endswith(".py") else import_module(place)
-    except ImportError as error:
+        with foreign_code(f"environment '{reference}': importing {place}"):
+            module = _import_file(Path(place)) if place.endswith(".py") else import_module(place)
+    except VhdError as error:
+        if not isinstance(error.__cause__, ImportError):
+            raise
         raise VhdError(
-            f"environment '{reference}': {error}. Give file.py:function or package.module:function."
+            f"environment '{reference}': {error.__cause__}. Give file.py:function or package.module:function."
         ) from None
     if not hasattr(module, attribute):
         raise VhdError(f"environment '{reference}': {place} has no '{attribute}'.")
     value: Any = getattr(module, attribute)
     if callable(value) and not isinstance(value, Environment):
-        value = value()
+        with foreign_code(f"environment '{reference}': {attribute}()"):
+            value = value()
     found = (value,) if isinstance(value, Environment) else tuple(value) if isinstance(value, Iterable) else ()
     if not found or not all(isinstance(item, Environment) for item in found):
         raise VhdError(f"environment '{reference}' must be, or return, a vhdiffuser.Environment or several.")
