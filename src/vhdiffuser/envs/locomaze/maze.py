@@ -53,7 +53,7 @@ def cell_centre(cell: tuple[int, int] | IntArray) -> FloatArray:
     return np.array([cell[1] * CELL - CELL, cell[0] * CELL - CELL])
 
 
-def cell_of(xy: FloatArray) -> tuple[int, int]:
+def cell_of(xy: FloatArray | tuple[float, float]) -> tuple[int, int]:
     """(i, j) of the cell that holds a point."""
     return int((xy[1] + 1.5 * CELL) / CELL), int((xy[0] + 1.5 * CELL) / CELL)
 
