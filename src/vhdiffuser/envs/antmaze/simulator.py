@@ -15,6 +15,7 @@ from vhdiffuser.envs.locomaze.simulator import LocoMazeEnv
 from vhdiffuser.errors import VhdError
 from vhdiffuser.types import EnvSpec, FloatArray, Instance
 
+
 class AntPhysics(LocoPhysics):
     """The ant: torques on eight joints."""
 
@@ -39,7 +40,7 @@ class AntPhysics(LocoPhysics):
 class AntMazeEnv(LocoMazeEnv):
     """The ant behind the planning interface."""
 
-    radius = TORSO_RADIUS
+    closest = TORSO_RADIUS
 
     def __init__(self, spec: EnvSpec, maze: MazeName = "medium") -> None:
         super().__init__(spec, AntPhysics(maze))

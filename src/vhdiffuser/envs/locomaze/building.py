@@ -13,7 +13,7 @@ Nothing ends an episode before its time.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache
 
 import numpy as np
 
@@ -54,7 +54,7 @@ def _episode(
     goals = _goal_cells(recipe, start)
     goal = noisy_centre(rng.choice(goals), rng)
     noise = rng.normal(0.0, recipe.noise, actions.shape)
-    directions = rng.standard_normal((length // EXPLORE_STEPS + 1, 2)) if recipe.kind == "explore" else None
+    directions = _random_directions(length, rng) if recipe.kind == "explore" else None
     states[0] = observation
     for t in range(length):
         xy = observation[:2]
@@ -71,6 +71,10 @@ def _episode(
     return states, actions
 
 
+def _random_directions(length: int, rng: np.random.Generator) -> FloatArray:
+    return rng.standard_normal((length // EXPLORE_STEPS + 1, 2))
+
+
 def _goal_cells(recipe: DataRecipe, start: IntArray) -> IntArray:
     """(n, 2) cells that a goal is drawn from; `explore` draws one, too, and never looks at it."""
     if recipe.kind == "stitch":
@@ -78,16 +82,16 @@ def _goal_cells(recipe: DataRecipe, start: IntArray) -> IntArray:
     return _vertices(recipe.maze)
 
 
-@lru_cache
+@cache
 def _subgoals(maze: MazeName) -> FloatArray:
     return subgoal_table(map_of(MAZES[maze]))
 
 
-@lru_cache
+@cache
 def _vertices(maze: MazeName) -> IntArray:
     return vertex_cells(map_of(MAZES[maze]))
 
 
-@lru_cache(maxsize=None)
+@cache
 def _cells_around(maze: MazeName, start: tuple[int, int]) -> IntArray:
     return cells_at(start, STITCH_CELLS, map_of(MAZES[maze]))

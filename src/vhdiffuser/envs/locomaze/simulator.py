@@ -29,8 +29,8 @@ class LocoMazeEnv(PlanningEnv):
     from the observation that `reset` returns.
     """
 
-    radius: float
-    """Of the body: no position nearer to a wall is accepted."""
+    closest: float
+    """How near to a wall the body's centre can come; nothing nearer is accepted."""
 
     def __init__(self, spec: EnvSpec, physics: LocoPhysics) -> None:
         self.spec, self.physics = spec, physics
@@ -81,11 +81,11 @@ class LocoMazeEnv(PlanningEnv):
         """Refuse what is not two finite numbers in free space (a start may hold more than its position)."""
         for name, value in self.finite_ends(instance):
             xy = self.spec.place_of(value)
-            if self.clearance(xy) < self.radius:
+            if self.clearance(xy) < self.closest:
                 nearest = cell_centre(min(self._free, key=lambda cell: np.linalg.norm(cell_centre(cell) - xy)))
                 raise VhdError(
                     f"{self.spec.name}: {name} ({xy[0]:.2f}, {xy[1]:.2f}) is in a wall, outside the maze, or nearer to "
-                    f"a wall than the body's radius of {self.radius}. The nearest free cell is centred at "
+                    f"a wall than the body can come ({self.closest} m). The nearest free cell is centred at "
                     f"({nearest[0]:g}, {nearest[1]:g}); cells are 4 wide."
                 )
 

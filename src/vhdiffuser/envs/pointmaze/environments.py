@@ -9,7 +9,7 @@ from vhdiffuser.envs.base import PlanningEnv
 from vhdiffuser.envs.environment import Environment
 from vhdiffuser.envs.locomaze.datasets import CHUNK, DataRecipe, Kind, data_recipe, official_files
 from vhdiffuser.envs.locomaze.environments import OGBENCH_STEPS, maze_environment, tolerance_normalised
-from vhdiffuser.envs.locomaze.maze import MazeName
+from vhdiffuser.envs.locomaze.maze import MAZES, MazeName
 from vhdiffuser.types import EnvSpec
 
 OGBENCH_TOLERANCE = 1.0
@@ -18,11 +18,13 @@ STEP_LENGTH = 0.2
 """Metres by which an action of 1 moves the point in one step."""
 RADIUS = 0.7
 """Radius of the point's body."""
+CLOSEST = 0.63
+"""How near to a wall its centre can come: walls are soft, and a step moves the body up to 0.2 m into one."""
 ACTION_NOISE = 0.5
 """Standard deviation of the noise on the action in OGBench's data."""
 T_MAX = 128
-"""Longest plan, in states: a piece of a long way. Episodes of `stitch` have 201 states, in which the point moves its
-four cells and then stays; see docs/ogbench.md."""
+"""Longest plan, in states: a piece of a long way. The four cells of a `stitch` episode, which has 201 states, take the
+point about 100 steps (docs/ogbench.md)."""
 
 
 def _simulator(spec: EnvSpec, maze: MazeName) -> PlanningEnv:
@@ -57,7 +59,7 @@ def _environment(maze: MazeName, kind: Kind) -> Environment:
         spec,
         recipe,
         simulator=partial(_simulator, spec, maze),
-        radius=RADIUS,
+        radius=CLOSEST,
         controller="displacement",
         displacement=STEP_LENGTH,
         step_budget=OGBENCH_STEPS,
@@ -65,14 +67,12 @@ def _environment(maze: MazeName, kind: Kind) -> Environment:
         official=official_files(name),
         builder=Builder(partial(_chunk_maker, recipe), chunk=CHUNK, transitions=recipe.transitions),
         simulators=1000,
+        # Half of a `stitch` episode is spent at its goal: no plan should look like that.
+        recipes={"default": {"planner": {"directness": 2.0}}},
     )
 
 
-ENVIRONMENTS = tuple(
-    _environment(maze, kind)
-    for maze, kind in (
-        ("medium", "navigate"), ("large", "navigate"), ("giant", "navigate"),
-        ("medium", "stitch"), ("large", "stitch"), ("giant", "stitch"),
-    )
-)  # fmt: skip
+_KINDS: tuple[Kind, ...] = ("navigate", "stitch")
+
+ENVIRONMENTS = tuple(_environment(maze, kind) for kind in _KINDS for maze in MAZES)
 """OGBench's datasets, by its own names."""

@@ -12,7 +12,7 @@ import numpy as np
 from vhdiffuser.envs.locomaze.maze import MazeName, cell_of
 from vhdiffuser.envs.locomaze.physics import FRAME_SKIP, LocoPhysics
 from vhdiffuser.envs.locomaze.simulator import LocoMazeEnv
-from vhdiffuser.envs.pointmaze.environments import RADIUS, STEP_LENGTH
+from vhdiffuser.envs.pointmaze.environments import CLOSEST, RADIUS, STEP_LENGTH
 from vhdiffuser.types import EnvSpec, FloatArray, ImageArray
 
 
@@ -57,7 +57,7 @@ class PointPhysics(LocoPhysics):
 class PointMazeEnv(LocoMazeEnv):
     """The point behind the planning interface."""
 
-    radius = RADIUS
+    closest = CLOSEST
 
     def __init__(self, spec: EnvSpec, maze: MazeName = "medium") -> None:
         super().__init__(spec, PointPhysics(maze))
