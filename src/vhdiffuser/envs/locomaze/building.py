@@ -50,7 +50,7 @@ def _episode(
     physics.reset(noisy_centre(start, rng), rng)
     observation = physics.observation()
     states = np.empty((length + 1, len(observation)), np.float32)
-    actions = np.empty((length, physics.model.nu), np.float32)
+    actions = np.empty((length, physics.action_dim), np.float32)
     goals = _goal_cells(recipe, start)
     goal = noisy_centre(rng.choice(goals), rng)
     noise = rng.normal(0.0, recipe.noise, actions.shape)

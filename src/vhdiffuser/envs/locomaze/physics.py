@@ -35,6 +35,7 @@ class LocoPhysics(ABC):
         ogbench = make_maze_env(self.body, "maze", maze_type=maze, terminate_at_goal=False)
         Path(ogbench.fullpath).unlink(missing_ok=True)  # OGBench leaves its temporary XML behind
         self.model, self.data = ogbench.model, ogbench.data
+        self.action_dim = int(self.model.nu)
         self.maze_map: IntArray = ogbench.maze_map
         self.task_cells = [(task["init_ij"], task["goal_ij"]) for task in ogbench.task_infos]
         self._standing = np.concatenate([ogbench.init_qpos, ogbench.init_qvel])
