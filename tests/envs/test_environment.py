@@ -31,7 +31,7 @@ HORSESHOE = """
     #OO#GO#
     #######
 """
-NEEDS_OGBENCH = ("antmaze-medium", "cube")
+NEEDS_OGBENCH = ("antmaze-medium", "cube", "pointmaze-giant-stitch", "antmaze-giant-navigate")
 NAMES = [
     pytest.param(name, marks=pytest.mark.ogbench) if name in NEEDS_OGBENCH else name
     for name in ("maze2d-umaze", "maze2d-medium", "maze2d-large", *NEEDS_OGBENCH)
