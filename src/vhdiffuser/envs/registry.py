@@ -29,8 +29,10 @@ OURS = (
     "vhdiffuser.envs.maze2d.environments:ENVIRONMENTS",
     "vhdiffuser.envs.antmaze.environments:ENVIRONMENTS",
     "vhdiffuser.envs.cube.environments:ENVIRONMENTS",
+    "vhdiffuser.envs.pointmaze.environments:ENVIRONMENTS",
+    "vhdiffuser.envs.antmaze.environments:OGBENCH",
 )
-"""The paper's five, by the same kind of reference as anybody's."""
+"""The paper's five and OGBench's mazes, by the same kind of reference as anybody's."""
 
 
 class _Environments(Registry[Environment]):
