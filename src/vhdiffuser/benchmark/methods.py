@@ -15,6 +15,7 @@ from vhdiffuser.execution.loop import BatchPlanner
 from vhdiffuser.files import sha256
 from vhdiffuser.length.predictor import LengthPredictor
 from vhdiffuser.planner.planner import Planner
+from vhdiffuser.results.configs import AS_SAVED
 from vhdiffuser.weights.places import Source, find_model
 
 if TYPE_CHECKING:
@@ -80,17 +81,24 @@ class PlannerChoice:
     """Its planning options."""
     models: dict[str, str]
     """Digest of each model file, by kind."""
+    saved: PlanningOptions | None = None
+    """What was saved with the planner; None where it never was."""
+
+    @classmethod
+    def of(cls, planner: Planner, models: dict[str, str]) -> PlannerChoice:
+        """A planner with the options that it has now."""
+        return cls(planner, planner.options, models, planner.saved_options)
 
     def describe(self) -> dict[str, Any]:
-        """What results record; the stretch is implied by the digest of the planner's file."""
-        return {
-            "sampler": self.options.sampler,
-            "sampler_steps": self.options.steps,
-            "gamma": self.options.gamma,
-            "smoothing": self.options.smoothing,
-            "candidates": self.options.candidates,
-            "models": self.models,
-        }
+        """What results record: every planning option, those that are as saved with the planner, and the models."""
+        options = _recorded(self.options)
+        saved = {} if self.saved is None else _recorded(self.saved)
+        return {**options, AS_SAVED: [key for key in options if options[key] == saved.get(key)], "models": self.models}
+
+
+def _recorded(options: PlanningOptions) -> dict[str, Any]:
+    """Planning options by their names in results, where a row's `steps` are those of its execution."""
+    return {"sampler_steps" if name == "steps" else name: value for name, value in options.to_json().items()}
 
 
 PlannerSource = Callable[[str, str], PlannerChoice]
@@ -107,7 +115,7 @@ def load_method(
 
     >>> choice = load_method("vhd", "maze2d-umaze", candidates=4)     # doctest: +SKIP
     """
-    known = get_environment(environment) if isinstance(environment, str) else environment
+    known = environment if isinstance(environment, Environment) else get_environment(environment)
     method = get_method(name)
     paths = method_models(method, known, source)
     lengths = (2, max(known.spec.T_max, *known.horizons))
@@ -116,7 +124,7 @@ def load_method(
         if planner.options.piece and planner.config.horizon is None:
             paths["route"] = _route_graph(known, planner.options.piece, source)
         planner.length_predictor = LengthPredictor.load(paths["length"], routes=paths.get("route"))
-    return PlannerChoice(planner, planner.options, {kind: sha256(path) for kind, path in paths.items()})
+    return PlannerChoice.of(planner, {kind: sha256(path) for kind, path in paths.items()})
 
 
 def method_models(method: Method, environment: Environment, source: Source = "auto") -> dict[str, Path]:

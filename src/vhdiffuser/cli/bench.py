@@ -64,7 +64,9 @@ class Bench:
     gamma: float | None = None
     """Margin on the predicted length (default: the planner's)."""
     smoothing: float | None = None
-    """Smoothing time of plans in control steps; 0: through every knot (default: the planner's)."""
+    """Control steps over which plans are evened out; 0: through every knot (default: the planner's own)."""
+    stretch: float | None = None
+    """How many times as slowly as the data moves plans are to be followed (default: the planner's own)."""
     candidates: int | None = None
     """Candidates drawn per plan; the one that least violates predicted distances is kept. 1 is no selection
     (default: the planner's)."""
@@ -177,6 +179,7 @@ class Bench:
             steps=self.steps,
             gamma=self.gamma,
             smoothing=self.smoothing,
+            stretch=self.stretch,
             candidates=self.candidates,
         )
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, TypedDict
 
+import numpy as np
+
 from vhdiffuser.diffusion.config import PlannerConfig
 from vhdiffuser.diffusion.samplers import SAMPLERS
 from vhdiffuser.errors import UnknownNameError, VhdError
@@ -47,12 +49,17 @@ class PlanningOptions:
     of any length. 0: every plan is drawn whole (the paper), in at most T_max states."""
 
     def __post_init__(self) -> None:
+        for name in ("steps", "gamma", "smoothing", "stretch", "candidates", "piece"):
+            if isinstance(value := getattr(self, name), np.generic):  # such as numpy.linspace gives
+                object.__setattr__(self, name, value.item())
         for name in ("steps", "candidates", "piece"):
             if not isinstance(getattr(self, name), int) or isinstance(getattr(self, name), bool):
                 raise VhdError(f"{name} must be a whole number, got {getattr(self, name)!r}.")
         for name in ("gamma", "smoothing", "stretch"):
-            if not isinstance(getattr(self, name), (int, float)):
+            if not isinstance(getattr(self, name), int | float) or isinstance(getattr(self, name), bool):
                 raise VhdError(f"{name} must be a number, got {getattr(self, name)!r}.")
+        if not isinstance(self.sampler, str):
+            raise VhdError(f"sampler is the name of one, such as 'ddim'; got {self.sampler!r}.")
         SAMPLERS.require(self.sampler)
         if self.steps < 1:
             raise VhdError(f"steps must be at least 1, got {self.steps}.")

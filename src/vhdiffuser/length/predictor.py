@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from vhdiffuser.arguments import as_numbers
 from vhdiffuser.errors import DataError, OutsideDataWarning, VhdError, warn
 from vhdiffuser.length.config import LengthConfig, goal_dims
 from vhdiffuser.length.horizon import plan_lengths
@@ -199,7 +200,7 @@ class LengthPredictor:
 
     def _checked(self, name: str, values: npt.ArrayLike, sizes: tuple[int, ...], dims: tuple[int, ...]) -> FloatArray:
         """Normalised values of the wanted dimensions, or an error that says what is wrong."""
-        array = np.asarray(values, np.float32)
+        array = as_numbers(name, values)
         if array.ndim == 0 or array.shape[-1] not in sizes:
             allowed = " or ".join(f"(..., {size})" for size in dict.fromkeys(sizes))
             raise VhdError(f"{self.spec.name}: {name} must have shape {allowed}, got {array.shape}.")

@@ -79,8 +79,8 @@ class Composed:
         dims: tuple[list[int], list[int]],
         goal_dims: list[int],
     ) -> None:
-        """`window_clean` predicts windows of `padded` knots. rough (B, K, d): chains along route (B, R, goal_dim); counts
-        (B,): their knots; `dims`: what is known of a window's first and last knot."""
+        """`window_clean` predicts windows of `padded` knots. rough (B, K, d): chains along route (B, R, goal_dim);
+        counts (B,): their knots; `dims`: what is known of a window's first and last knot."""
         self.window_clean, self.estimate, self.route, self.radius = window_clean, rough, route, radius
         self.windows = Windows.over(counts, P, rough.device)
         self.P, self.padded, self.dims, self.goal_dims = P, padded, dims, goal_dims

@@ -14,7 +14,9 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
+from vhdiffuser.arguments import as_numbers, as_seed
 from vhdiffuser.data.motion import FastestMotion
+from vhdiffuser.devices import pick_device
 from vhdiffuser.diffusion.config import PlannerConfig
 from vhdiffuser.diffusion.guidance import Cost, box_cost
 from vhdiffuser.diffusion.options import OptionChanges, PlanningOptions
@@ -79,7 +81,7 @@ class Planner:
             raise UnknownNameError("value of `outside`", outside, list(get_args(Outside)))
         self.length_predictor, self.outside, self.motion = length_predictor, outside, motion
         self.lengths = lengths or (spec.L_min, spec.T_max)
-        self.device = torch.device(device)
+        self.device = pick_device(device)
         self.network = network.to(self.device).eval()
         self.process = Process(config.diffusion_steps, config.prediction, self.device)
         self._origin: ModelHeader | None = None  # of the file it was loaded from
@@ -139,6 +141,7 @@ class Planner:
         >>> planner = Planner.from_pretrained("maze2d-large", candidates=4)      # doctest: +SKIP
         """
         path, length_path, route_path = find_pretrained(name, source, local_files_only, revision)
+        device = pick_device(device)
         predictor = None if length_path is None else LengthPredictor.load(length_path, device, routes=route_path)
         planner = cls.load(path, predictor, outside=outside, device=device)
         check_config(path.parent, planner._headers())
@@ -188,6 +191,11 @@ class Planner:
         predictor = self.length_predictor
         return {"planner": header} | ({"length": predictor.header()} if isinstance(predictor, LengthPredictor) else {})
 
+    @property
+    def saved_options(self) -> PlanningOptions | None:
+        """The options in the file that it was loaded from; None where it was made in memory."""
+        return None if self._origin is None else PlanningOptions.from_json(self._origin.planning)
+
     def with_options(self, **changes: Unpack[OptionChanges]) -> Self:
         """The same planner with other options; network and Length Predictor are shared. None means no change.
 
@@ -221,7 +229,8 @@ class Planner:
         reroute it, and gives no guarantee: check the plan, and draw several candidates (`with_options`); the one that
         intrudes least is returned.
         """
-        start = np.asarray(start, np.float32)
+        start, goal = as_numbers("a start", start), as_numbers("a goal", goal)
+        seed = as_seed(seed)
 
         def plan_leg(start: FloatArray, goal: FloatArray, length: int | None, seed: int) -> Plan:
             lengths = None if length is None else [length]
@@ -230,14 +239,14 @@ class Planner:
             )[0]
 
         if via is None:
-            return plan_leg(start, np.asarray(goal), length, seed)
+            return plan_leg(start, goal, length, seed)
         places = checked_waypoints(self.spec, via)
         lengths: list[int | None] = [None] * (len(places) + 1)
         if length is not None:  # dimensions that a waypoint leaves open are taken to be 0
             starts = np.stack([start, *(self.spec.start_state(place) for place in places)])
-            ends = np.stack([*places, self.spec.place_of(np.asarray(goal, np.float32))])
+            ends = np.stack([*places, self.spec.place_of(goal)])
             lengths = [*shared_out(length, self.predict_lengths(starts, ends).tolist())]
-        return plan_legs(plan_leg, start, [*places, np.asarray(goal)], lengths, seed)
+        return plan_legs(plan_leg, start, [*places, goal], lengths, seed)
 
     def plan_batch(
         self,

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vhdiffuser.arguments import shown
 from vhdiffuser.envs.registry import get_environment
-from vhdiffuser.errors import DataError, UnknownNameError, needs_extra
+from vhdiffuser.errors import DataError, UnknownNameError, VhdError, needs_extra
 from vhdiffuser.files import atomic_path
 from vhdiffuser.weights.folder import CARD, CONFIG, front_matter, read_config, write_folder
 from vhdiffuser.weights.format import ModelHeader
@@ -24,6 +25,8 @@ def find_pretrained(
     name: str | Path, source: Source, local_files_only: bool, revision: str | None
 ) -> tuple[Path, Path | None, Path | None]:
     """The planner's model file, its Length Predictor's and its route graph's; None for what is not there."""
+    if not isinstance(name, str | Path):
+        raise VhdError(f"a planner is given by a name or a folder, got {shown(name)}.")
     folder = Path(name)
     # A folder that merely has the name of an environment (of results, say) is not meant.
     if not ((folder / "planner.safetensors").is_file() or (isinstance(name, Path) and folder.is_dir())):
