@@ -74,7 +74,7 @@ def regular_target(path: Path) -> Path:
 
 
 def checked_name(kind: str, name: str) -> str:
-    """`name`, if it can name a run, a dataset or a model: one folder name, the same on every system."""
+    """`name`, if it is valid for a run, dataset or model: a single folder name that every system allows."""
     if not isinstance(name, str) or not _NAME.fullmatch(name) or name.endswith("."):
         article = "an" if kind[0] in "aeiou" else "a"
         raise DataError(

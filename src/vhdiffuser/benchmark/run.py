@@ -1,4 +1,4 @@
-"""The benchmark: every method under every protocol on the same instances of every seed, a row for each, as it goes."""
+"""The benchmark: each method under each protocol on the same instances, one row per execution."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def run_benchmark(
     on_row: Callable[[Row], None] | None = None,
     on_start: Callable[[int], None] | None = None,
 ) -> list[Summary]:
-    """Run what is missing from `folder`; a summary per method and protocol, over the seeds asked for.
+    """Run what is missing from `folder`; returns a summary per method and protocol, over all given seeds.
 
-    Every name, weight file and results file is checked before anything is simulated. Rows already
-    on disk are kept and not computed again; `on_start` is told how many are missing, `on_row` of each new one.
+    All names, weight files and results files are checked before anything is simulated. Rows already
+    on disk are kept; `on_start` receives the number of missing rows, `on_row` each new row.
     """
     methods = [get_method(name) for name in dict.fromkeys(config.methods)]
     environment = config.environment
@@ -66,7 +66,7 @@ def run_benchmark(
         on_start(missing)
     rows: dict[tuple[str, str], list[Row]] = {}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ClippedLengthWarning)  # of a thousand plans some are; rows tell which
+        warnings.simplefilter("ignore", ClippedLengthWarning)  # rows show which lengths were clipped
         with Simulators(simulator, config.slots, config.workers) as simulators:
             for run in runs:
                 rows.setdefault((run.method.name, run.protocol), []).extend(
@@ -109,7 +109,7 @@ def _run_one(
     geodesic: Geodesic | None,
     on_row: Callable[[Row], None] | None,
 ) -> list[Row]:
-    """Run the missing instances; all rows asked for."""
+    """Run the missing instances; returns all rows."""
     planner, setting, config = run.choice.planner, run.setting, run.config
     executor = Executor(
         planner,
@@ -123,7 +123,7 @@ def _run_one(
     with open_results(run.path, run.header) as writer:
         missing = [number for number in range(len(setting.instances)) if number not in writer.present]
         for outcome in executor.run([setting.instances[number] for number in missing], missing):
-            # The rollout first: a row says that all that belongs to it is on disk.
+            # The rollout first: a row implies that everything belonging to it is on disk.
             if outcome.number < config.keep:
                 save_rollout(rollout_path(run.path, outcome.number), kept_rollout(planner.spec, outcome))
             row = _row(run, outcome, geodesic)
@@ -142,7 +142,7 @@ def _header(
     choice: PlannerChoice,
     controller: Controller,
 ) -> dict[str, Any]:
-    """Everything that could change a row, and what figures need to draw it."""
+    """Everything that affects a row, and what figures need to draw it."""
     environment = config.environment
     spec = environment.spec
     return {
@@ -192,7 +192,7 @@ def _row(run: _Run, outcome: Outcome, geodesic: Geodesic | None) -> Row:
 
 
 def kept_rollout(spec: EnvSpec, outcome: Outcome) -> KeptRollout:
-    """What figures and videos need of an execution."""
+    """The part of an execution that figures and videos need."""
     rollout = outcome.rollout
     return KeptRollout(
         number=outcome.number,

@@ -52,7 +52,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
 _REFERENCE = re.compile(r"(.+\.py|[A-Za-z_]\w*(\.\w+)+):[A-Za-z_]\w*")
 """A reference to an environment: a file, or a module with a dot in its name, and an attribute."""
 _NAMELESS = ("serve", "envs", "report", "completion")
-"""Commands that take no environment's name: what is registered is theirs."""
+"""Commands that take no environment name and use everything registered."""
 _BY_OPTION = ("import-diffuser", "demo")
 """Commands that have an option `--env` of their own."""
 

@@ -30,7 +30,7 @@ class Draw:
     env: Positional[Name]
     """Environment, or the name of an imported dataset."""
     out: Path = Path("data.png")
-    """Picture to write (.png, .svg or .pdf)."""
+    """Picture to write (PNG)."""
     steps: int = 20_000
     """States to draw."""
     json: bool = False
@@ -52,21 +52,21 @@ class Draw:
 class WalkerCommand:
     """Train the directional ant walker that builds antmaze data (extra `walker`; hours; resumable).
 
-    A trained walker ships with the package: you need this only to make another. Example:
+    A trained walker ships with the package; use this only to train another. Example:
 
         vhd data walker --steps 400000
     """
 
     config: Annotated[WalkerConfig, tyro.conf.arg(name="")] = field(default_factory=WalkerConfig)
     out: Path | None = None
-    """Folder to train in (default: the cache folder's `walker`)."""
+    """Folder to train in (default: `walker` in the cache folder)."""
     json: bool = False
     """Print one JSON object."""
     quiet: bool = False
     """No progress bar."""
 
     def run(self) -> None:
-        """Train, and say where the actor is."""
+        """Train, and print the path of the actor."""
         from vhdiffuser.envs.antmaze.walker_training import train_walker
 
         with progress_bar("training the walker", "steps", self.quiet) as progress:
@@ -87,7 +87,7 @@ class WalkerCommand:
 
 @dataclass(frozen=True)
 class Data:
-    """Get, build, import, look at and draw datasets."""
+    """Get, build, import, inspect and draw datasets."""
 
     command: Annotated[
         Annotated[Get, tyro.conf.subcommand("get")]
@@ -100,5 +100,5 @@ class Data:
     ]
 
     def run(self) -> None:
-        """Run the command chosen."""
+        """Run the subcommand."""
         self.command.run()

@@ -23,8 +23,8 @@ Name = Annotated[str, tyro.conf.arg(metavar="ENV")]
 class Get:
     """Get an environment's dataset into the cache.
 
-    `auto` tries the official file and falls back to a regeneration; `build` regenerates on all cores,
-    shows the time left, and goes on where it stopped. Examples:
+    `auto` tries the official file and falls back to regenerating it; `build` regenerates it on all cores and
+    can be resumed. Examples:
 
         vhd data get maze2d-umaze
         vhd data get antmaze-medium --source build --size 100000
@@ -33,24 +33,24 @@ class Get:
     env: Positional[Name]
     """Environment: see `vhd envs`."""
     source: Literal["auto", "official", "build"] = "auto"
-    """Where to take it from."""
+    """Source of the data."""
     size: int | None = None
-    """Transitions to build (default: as many as the official set has)."""
+    """Transitions to build (default: the size of the official set)."""
     seed: int | None = None
     """Seed of a build (default 0): same seed and size, same bytes on this machine, whatever the number of workers."""
     workers: int | None = None
-    """Processes that build (default: one per core)."""
+    """Worker processes (default: one per core)."""
     timeout: float = 20.0
-    """Seconds without an answer after which a server is given up."""
+    """Seconds to wait for a server."""
     replace: bool = False
-    """Replace a dataset that is already there."""
+    """Replace an existing dataset."""
     json: bool = False
-    """Print what was got as one JSON object, as `vhd data info` does."""
+    """Print a description as one JSON object, as `vhd data info` does."""
     quiet: bool = False
     """No progress bar."""
 
     def run(self) -> None:
-        """Get, save, say what was got."""
+        """Get, save and describe the dataset."""
         from vhdiffuser.data.build import BuildConfig, build, forget_chunks
 
         environment = get_environment(self.env)
@@ -90,7 +90,7 @@ class Get:
             return None
 
     def _require_same(self, present: Dataset) -> None:
-        """Explicit wishes that the present dataset does not meet are refused, not ignored."""
+        """Raise `DataError` if the existing dataset does not match explicitly given options."""
         wishes = {
             "source": None if self.source == "auto" else self.source,
             "size": self.size,
@@ -107,7 +107,7 @@ class Get:
 
 @dataclass(frozen=True)
 class Build:
-    """Build data for a point maze of your own map; the maze is then known by NAME to every command.
+    """Build data for a point maze of your own map; all commands then know the maze as NAME.
 
     FILE is text: `#` for walls, `O` or a blank for free cells, one row per line, walls all around. Physics and data
     are those of D4RL's maze2d. Examples:
@@ -129,26 +129,26 @@ class Build:
     epsilon: float | None = None
     """Goal tolerance in normalised units (default: 0.15 units of the maze)."""
     t_max: int | None = None
-    """Longest plan in states (default: 32 for each cell of the longest way)."""
+    """Longest plan in states (default: 32 per cell of the longest path)."""
     workers: int | None = None
-    """Processes that build (default: one per core)."""
+    """Worker processes (default: one per core)."""
     replace: bool = False
-    """Replace a dataset of that name."""
+    """Replace an existing dataset of that name."""
     json: bool = False
-    """Print what was built as one JSON object, as `vhd data info` does."""
+    """Print a description as one JSON object, as `vhd data info` does."""
     quiet: bool = False
     """No progress bar."""
 
     def run(self) -> None:
-        """Build, save, say what was built."""
+        """Build, save and describe the dataset."""
         from vhdiffuser.data.build import BuildConfig, build, forget_chunks
         from vhdiffuser.envs.maze2d.environments import make_maze
         from vhdiffuser.envs.maze2d.maze import Maze
 
         if self.name in environments():
-            raise DataError(f"'{self.name}' is a registered environment: choose another name for a maze of your own.")
+            raise DataError(f"'{self.name}' is a registered environment: choose another name for your maze.")
         if dataset_path(self.name).exists() and not self.replace:
-            raise DataError(f"a dataset '{self.name}' is already here. Pass --replace, or choose another name.")
+            raise DataError(f"a dataset '{self.name}' already exists. Pass --replace, or choose another name.")
         try:
             text = self.maze.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:

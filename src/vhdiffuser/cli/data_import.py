@@ -16,9 +16,9 @@ from vhdiffuser.types import EnvSpec
 
 @dataclass(frozen=True)
 class Import:
-    """Import your own trajectories, or an official file that you have.
+    """Import your own trajectories, or a local copy of an official file.
 
-    NAME is new for your own data, or an environment's name for its official file. FILE is .npz or
+    NAME is a new name for your own data, or an environment's name for its official file. FILE is .npz or
     .hdf5 with `observations` (N, o), optionally `actions` (N, m), and `episode_ends` (or `terminals`/
     `timeouts`); or `minari:DATASET_ID`. Examples:
 
@@ -28,35 +28,35 @@ class Import:
     """
 
     name: Positional[str]
-    """Name to keep it under."""
+    """Name of the dataset."""
     file: Positional[str]
     """File to read, or minari:DATASET_ID."""
     state_dims: tuple[int, ...] | None = None
     """Observation dimensions to plan in (default: all)."""
     goal_dims: tuple[int, ...] | None = None
-    """Of the planning state, the dimensions that a goal fixes (default: all)."""
+    """Dimensions of the planning state that a goal specifies (default: all)."""
     velocity_dims: tuple[int, ...] | None = None
-    """Of the planning state, the velocity of each goal dimension, in units per second (default: none)."""
+    """Dimensions of the planning state with the velocity of each goal dimension, in units/s (default: none)."""
     control_dt: float | None = None
-    """Seconds between two rows. With velocities it is checked against the data, and inferred where it is not given
-    (default without velocities: 1, so that time is counted in steps)."""
+    """Seconds between two rows. With velocities it is checked against the data, or inferred if omitted (default without
+    velocities: 1, so that time is counted in steps)."""
     t_max: int | None = None
-    """Longest plan in states (default: the longest episode, 256 at most)."""
+    """Longest plan in states (default: the longest episode, at most 256)."""
     l_min: int | None = None
     """Shortest plan in states (default: 8)."""
     epsilon: float | None = None
     """Goal tolerance on the normalised goal dimensions (default: 0.05)."""
     replace: bool = False
-    """Replace a dataset of that name."""
+    """Replace an existing dataset of that name."""
     json: bool = False
-    """Print what was imported as one JSON object, as `vhd data info` does."""
+    """Print a description as one JSON object, as `vhd data info` does."""
 
     def run(self) -> None:
-        """Read, check, save."""
+        """Read, validate and save the data."""
         from vhdiffuser.envs.importing import import_dataset
 
         if dataset_path(self.name).exists() and not self.replace:
-            raise DataError(f"a dataset '{self.name}' is already here. Pass --replace, or choose another name.")
+            raise DataError(f"a dataset '{self.name}' already exists. Pass --replace, or choose another name.")
         settings = {
             "state_dims": self.state_dims,
             "goal_dims": self.goal_dims,
@@ -75,7 +75,7 @@ class Import:
 
 
 def _time_step(spec: EnvSpec) -> str:
-    """How an import without --control-dt came by its time step."""
+    """How the time step of an import without --control-dt was determined."""
     if spec.velocity_dims is None:
         return "none was given, so time is counted in control steps"
     return f"{spec.control_dt:g} s, inferred from positions and velocities"

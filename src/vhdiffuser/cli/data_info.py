@@ -18,7 +18,7 @@ Name = Annotated[str, tyro.conf.arg(metavar="ENV")]
 
 @dataclass(frozen=True)
 class Info:
-    """Say what a dataset holds.
+    """Describe a dataset.
 
     Example: vhd data info maze2d-umaze --json
     """
@@ -71,7 +71,7 @@ def dataset_line(dataset: Dataset) -> str:
 
 
 def _spec_lines(spec: EnvSpec, facts: dict[str, Any]) -> list[str]:
-    """What planning takes a dataset for."""
+    """The spec of a dataset, as lines of text."""
     goal, velocities = (
         " ".join(spec.state_names[dim] for dim in dims or ()) or "none" for dims in (spec.goal_dims, spec.velocity_dims)
     )

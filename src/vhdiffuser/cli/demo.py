@@ -35,12 +35,12 @@ class Demo:
 
         vhd demo
         vhd demo maze2d-umaze --n 20 --out out
-        vhd demo path/to/folder --n 20          weights of your own, as `vhd models export` writes them
+        vhd demo path/to/folder --n 20          your own weights, written by `vhd models export`
         vhd demo path/to/folder --env my_robot.py:make
     """
 
     planner: Positional[Annotated[str, tyro.conf.arg(metavar="ENV")]] = "maze2d-large"
-    """Environment with shipped weights (`vhd models`) or with models that you trained, or a folder of exported ones."""
+    """Environment with shipped weights (`vhd models`) or models that you trained, or a folder of exported models."""
     env: str | None = None
     """Environment to run a folder's weights in (default: the one that they name)."""
     n: int = 100
@@ -82,7 +82,7 @@ class Demo:
             workers=self.workers,
         )
         picture = self.out / f"demo-{environment.name}.png"
-        # Rows of a demo are not results: they live as long as it does.
+        # Rows of a demo are not results: they are deleted afterwards.
         with (
             tempfile.TemporaryDirectory() as rows,
             progress_bar(f"demo {environment.name}", "runs", self.quiet) as progress,

@@ -1,4 +1,4 @@
-"""`vhd failures`: the failed instances of a benchmark, executed again, sorted into kinds and drawn."""
+"""`vhd failures`: execute the failed instances of a benchmark again, classify and draw them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Name = Annotated[str, tyro.conf.arg(metavar="ENV")]
 
 @dataclass(frozen=True)
 class Failures:
-    """Plan and execute the failed instances of a benchmark again, as they were; count and draw the kinds of failure.
+    """Repeat the failed instances of a benchmark; count and draw the kinds of failure.
 
     Kinds: horizon (too few steps), plan (through a wall), endpoint (does not end at the goal), fall (the robot
     fell), tracking (a sound plan that was not followed). Examples:
@@ -42,29 +42,29 @@ class Failures:
     env: Positional[Name]
     """Environment: see `vhd envs`."""
     rows: Path = Path("results")
-    """Folder of the rows that `vhd bench` wrote."""
+    """Folder of rows written by `vhd bench`."""
     method: str = "vhd"
-    """Method whose failures are looked at."""
+    """Method to analyse."""
     protocol: Literal["ss", "rp"] = "ss"
     """Protocol under which they failed."""
     distribution: Literal["reset", "uniform", "pairs"] = "reset"
-    """How their instances were drawn; pairs: they are your own (`vhd bench --instances`)."""
+    """How the instances were drawn; pairs: your own (`vhd bench --instances`)."""
     out: Path | None = None
     """Folder for failures.png and failures.json (default: nothing is written)."""
     max: int = 24
-    """Failures in the picture, of every kind in turn."""
+    """Number of failures in the picture, taken from each kind in turn."""
     video: Literal["top", "camera"] | None = None
-    """Also write a GIF of each failure in the picture: painted from above with its plans, or by the camera."""
+    """Also write a GIF of each failure in the picture: drawn from above with its plans, or by the camera."""
     speed: float | None = None
-    """Fastest possible speed in units per control step, from the start on (default: as fast as the data was)."""
+    """Maximum speed in units per control step, without acceleration limit (default: the data's maximum)."""
     weights: Source = "auto"
-    """Where to look first for the models that made the rows: auto, or a folder of weights."""
+    """Where to look first for the models behind the rows: auto, or a folder of weights."""
     workers: int = 0
-    """Processes that step simulators; 0 is one per core."""
+    """Simulator processes; 0: one per core."""
     json: bool = False
     """Print counts and failures as one JSON object."""
     quiet: bool = False
-    """No progress bar and no remarks."""
+    """No progress bar and no messages."""
 
     def run(self) -> None:
         """Execute again, count, draw."""
@@ -80,7 +80,7 @@ class Failures:
         failures: list[Failure] = []
         choice, controller, same = self._models(cell.config)
         if not same and not self.quiet:
-            err.print("the rows were made with other weights than there are here, so plans differ from theirs")
+            err.print("the weights behind the rows were not found, so plans differ from theirs")
         if total:
             simulator, env = environment.require_simulator(), environment.make()
             slots = min(environment.simulators, total)
@@ -89,7 +89,7 @@ class Failures:
                 progress_bar(f"failures of {spec.name}", "runs", self.quiet) as progress,
                 warnings.catch_warnings(),
             ):
-                warnings.simplefilter("ignore", ClippedLengthWarning)  # what is clipped is counted as `horizon`
+                warnings.simplefilter("ignore", ClippedLengthWarning)  # clipped lengths count as `horizon`
                 facts = self._facts(choice)
                 for results in cell.files:
                     for failure in run_again(results, choice.planner, controller, simulators, env, facts):
@@ -118,7 +118,7 @@ class Failures:
             self._write(self.out, answer, failures, cell.config)
 
     def _models(self, config: dict[str, Any]) -> tuple[PlannerChoice, Controller, bool]:
-        """The planner and the controller that made the rows, or else those there are; and which it is."""
+        """The planner and controller behind the rows, or else the available ones; and whether they are the same."""
         gains = {key: config["controller"].get(key) for key in ("position_gain", "velocity_gain")}
         # Older rows do not name every option: the planner's own then.
         names = ("sampler", "gamma", "smoothing", "stretch", "candidates")
@@ -157,7 +157,7 @@ class Failures:
         )
 
     def _motion(self, choice: PlannerChoice) -> FastestMotion:
-        """As --speed says, as the planner's file does, or as the dataset does where the file is older than that."""
+        """From --speed, the planner's file, or the dataset if the file is too old to have it."""
         from vhdiffuser.data.motion import FastestMotion, fastest_motion
         from vhdiffuser.envs.datasets import load_dataset
         from vhdiffuser.planner.planner import Planner

@@ -51,9 +51,7 @@ class PlannerConfig:
         if self.directness is not None and self.directness < 1:
             raise VhdError(f"directness must be 1 or more (or none: every crop), got {self.directness}.")
         if self.directness is not None and self.horizon is not None:
-            raise VhdError(
-                "a fixed horizon must serve every distance and needs every crop: leave directness out."
-            )
+            raise VhdError("a fixed horizon must serve every distance and needs every crop: leave directness out.")
         for name, size in (("horizon", self.horizon), ("longest", self.longest)):
             if size is not None and size < 2:
                 raise VhdError(f"{name} must be at least 2 states, got {size}.")

@@ -28,7 +28,7 @@ _NEIGHBOURS = (0.25, 0.6, 1.0, 0.6, 0.25)
 
 
 def box_cost(spec: EnvSpec, boxes: npt.ArrayLike, margin: FloatArray) -> Cost:
-    """Half the squared depth inside of boxes (n, 2, goal_dim) of lowest and highest corners, each grown by a margin."""
+    """Half the squared depth inside boxes (n, 2, goal_dim) of lower and upper corners, each grown by a margin."""
     corners = as_numbers("avoid", boxes)
     if corners.ndim != 3 or corners.shape[1:] != (2, spec.goal_dim) or not (corners[:, 0] <= corners[:, 1]).all():
         raise VhdError(

@@ -1,4 +1,4 @@
-"""All that is known of an environment, in one object: what every command and every figure asks for."""
+"""Everything known about an environment, in one object that all commands and figures use."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from vhdiffuser.errors import VhdError
 from vhdiffuser.types import BoolArray, EnvSpec, Episodes, FloatArray
 
 Watch = Callable[[FloatArray], BoolArray]
-"""(..., o) observations -> (...,) whether something is the case."""
+"""(..., o) observations -> (...,) bool."""
 
 
 @dataclass(frozen=True)
 class Geometry:
-    """Where the goal dimensions can be, and how to draw it. Used for drawing and for judging, never for planning."""
+    """Free space of the goal dimensions. Used for drawing and evaluation, never for planning."""
 
     walls: FloatArray = field(default_factory=lambda: np.zeros((0, 4)))
-    """(n, 4) as x_low, x_high, y_low, y_high; none in open space."""
+    """(n, 4) as x_low, x_high, y_low, y_high; empty in open space."""
     bounds: FloatArray | None = None
-    """(2, goal_dim) low and high corner of open space; a maze is bounded by its walls."""
+    """(2, goal_dim) lower and upper corner of open space; a maze is bounded by its walls."""
     radius: float = 0.0
-    """How near to a wall the body's centre can come."""
+    """Radius of the body: its centre cannot get closer to a wall."""
     clearance: float | None = None
-    """Distance that the true shortest way keeps from walls (default: the radius)."""
+    """Distance of true shortest paths from walls (default: the radius)."""
     cell: Callable[[int, int], FloatArray] | None = None
     """Centre (2,) of a maze's cell in row i and column j."""
     rows_down: bool = False
@@ -48,20 +48,20 @@ class Geometry:
 
 @dataclass(frozen=True)
 class Environment:
-    """A planning problem, with everything beside the planner that is known of it.
+    """A planning problem: everything known about it besides the planner.
 
-    Only `spec` is needed: data without a simulator is an environment too. `vhdiffuser.register` makes an
-    environment known by its name to every command.
+    Only `spec` is required: data without a simulator is an environment too. `vhdiffuser.register` makes an
+    environment available by name to all commands.
     """
 
     spec: EnvSpec
-    """What a planner must know: state, goal, tolerance, longest and shortest plan."""
+    """What a planner needs: state, goal, tolerance, longest and shortest plan."""
     simulator: Callable[[], PlanningEnv] | None = None
-    """Makes a simulator; an importable function, so that worker processes can call it. None: there is only data."""
+    """Creates a simulator; must be importable, so that worker processes can call it. None: data only."""
     recorded: Callable[[], InstanceSource] | None = None
-    """Draws instances from data, where there is no simulator."""
+    """Draws instances from data, if there is no simulator."""
     held_out: float = 0.0
-    """Share of the episodes that training leaves for evaluation; 0 where a simulator draws fresh instances."""
+    """Share of the episodes held out for evaluation; 0 if a simulator draws fresh instances."""
     geometry: Geometry = field(default_factory=Geometry)
     """Walls or bounds, and how to draw them."""
     controller: str = "inverse_dynamics"
@@ -71,41 +71,41 @@ class Environment:
     horizons: tuple[int, ...] = ()
     """H1, H2, H3 of the fixed-horizon baselines (default: a quarter, a half and all of T_max)."""
     step_budget: int = 0
-    """Control steps after which replan-on-deviation gives up (default: four times T_max)."""
+    """Step budget of replan-on-deviation (default: four times T_max)."""
     instances: str = "starts and goals are yours to give"
-    """How random start/goal instances are drawn, in words."""
+    """Description of how random instances are drawn."""
     distributions: tuple[str, ...] = ("reset", "uniform")
-    """Ways in which the simulator draws instances."""
+    """Distributions from which the simulator can draw instances."""
     protocols: Mapping[str, Protocol] = field(default_factory=dict)
-    """Protocols of other benchmarks, by name, beside the paper's two."""
+    """Protocols of other benchmarks, by name, besides the paper's two."""
     official: OfficialFiles | None = None
     """Published data files."""
     builder: Builder | None = None
-    """Makes the data anew."""
+    """Regenerates the data."""
     reader: Callable[[Path], Episodes] = read_own
-    """Reads a data file of this environment that the user has."""
+    """Reads a local data file of this environment."""
     fallen: Watch | None = None
     """Whether the robot has fallen, from its observations."""
     hindered: Watch | None = None
-    """Moments in the data that a benchmark never asks for (default: falls)."""
+    """Observations that never occur in the benchmark, to be left out of evaluations (default: falls)."""
     restore: Callable[[PlanningEnv, FloatArray, FloatArray], FloatArray] | None = None
-    """(simulator, observation, goal) -> observation: stand as recorded, for judging controllers on recorded paths."""
+    """(simulator, observation, goal) -> observation: sets a recorded state, to evaluate controllers on real paths."""
     window_steps: int = 100
-    """Control steps of the recorded paths that `vhd eval-dynamics` follows."""
+    """Control steps of the recorded paths that `vhd eval-dynamics` tracks."""
     simulators: int = 64
-    """Simulators that fit into about 2 GB of memory together."""
+    """Number of simulators that fit into about 2 GB of memory."""
     recipes: Mapping[str, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
-    """What differs from the general recipes: recipe name -> part (`planner`, `planning`, ...) -> field -> value."""
+    """Changes to the general recipes: recipe name -> part (`planner`, `planning`, ...) -> field -> value."""
     goal_radius: float | None = None
-    """Euclidean distance within which the Gymnasium task rewards (default: epsilon, in units)."""
+    """Goal radius of the Gymnasium task's reward, Euclidean (default: epsilon, in units)."""
     episode_steps: int | None = None
-    """Steps of a Gymnasium episode (default: the step budget)."""
+    """Steps per Gymnasium episode (default: the step budget)."""
     fixed_goal: tuple[float, ...] | None = None
-    """Goal of the Gymnasium task (default: drawn at each reset)."""
+    """Fixed goal of the Gymnasium task (default: drawn at each reset)."""
     extra: str | None = None
-    """Our optional dependency that the simulator needs."""
+    """The extra that the simulator needs."""
     extra_module: str = ""
-    """A module of it, whose absence means that it is not installed."""
+    """A module of that extra, to detect whether it is installed."""
 
     def __post_init__(self) -> None:
         shortest, T_max = self.spec.L_min, self.spec.T_max
@@ -125,24 +125,24 @@ class Environment:
 
     @property
     def name(self) -> str:
-        """The spec's name: under it data, runs and results are kept."""
+        """The spec's name, under which data, runs and results are stored."""
         return self.spec.name
 
     @property
     def missing_extra(self) -> str | None:
-        """The extra that the simulator needs and that is not installed."""
+        """The extra that the simulator needs, if it is not installed."""
         return self.extra if self.extra is not None and find_spec(self.extra_module) is None else None
 
     def has_fallen(self, observations: FloatArray) -> BoolArray:
-        """(..., o) -> (...,) whether the robot has fallen; never, for one that cannot."""
+        """(..., o) -> (...,) whether the robot has fallen; False for robots that cannot fall."""
         return np.zeros(observations.shape[:-1], bool) if self.fallen is None else self.fallen(observations)
 
     def is_hindered(self, observations: FloatArray) -> BoolArray:
-        """(..., o) -> (...,) moments that no benchmark asks for: falls, unless the environment says otherwise."""
+        """(..., o) -> (...,) observations that never occur in the benchmark: falls, unless stated otherwise."""
         return self.has_fallen(observations) if self.hindered is None else self.hindered(observations)
 
     def require_simulator(self) -> Callable[[], PlanningEnv]:
-        """What makes a simulator; an error where there is only data."""
+        """The simulator's factory; raises `VhdError` if there is only data."""
         if self.simulator is None:
             raise VhdError(
                 f"{self.name}: there is data, but no simulator to execute plans in. `vhd train`, `vhd plan`, "
@@ -152,9 +152,9 @@ class Environment:
         return self.simulator
 
     def make(self) -> PlanningEnv:
-        """A simulator; an error where there is only data."""
+        """Create a simulator; raises `VhdError` if there is only data."""
         return make_simulator(self.require_simulator())
 
     def instance_source(self) -> InstanceSource:
-        """What draws starts and goals: the simulator, or the data where there is none."""
+        """The source of starts and goals: the simulator, or the data if there is none."""
         return self.make() if self.recorded is None else self.recorded()

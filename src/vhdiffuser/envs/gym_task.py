@@ -1,4 +1,4 @@
-"""Every environment with a simulator as a Gymnasium task: `gymnasium.make("vhdiffuser/Maze2d-large-v1")`."""
+"""Environments with a simulator as Gymnasium tasks: `gymnasium.make("vhdiffuser/Maze2d-large-v1")`."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from vhdiffuser.types import FloatArray, ImageArray, Instance
 
 
 def gym_id(environment: Environment) -> str:
-    """The name under which Gymnasium knows an environment."""
+    """The Gymnasium id of an environment."""
     return f"vhdiffuser/{environment.name[:1].upper()}{environment.name[1:]}-v1"
 
 
 def register_id(environment: Environment) -> None:
-    """Make `gymnasium.make` and `gymnasium.make_vec` know an environment; its simulator is made by them."""
+    """Register an environment with Gymnasium; `gymnasium.make` and `make_vec` create its simulator."""
     steps = environment.episode_steps or environment.step_budget
-    gymnasium.registry.pop(gym_id(environment), None)  # an environment that replaces another, replaces its id
+    gymnasium.registry.pop(gym_id(environment), None)  # replacing an environment replaces its id
     gymnasium.register(
         id=gym_id(environment),
         entry_point=f"{__name__}:make_task",
-        kwargs={"environment": environment.name},  # a name: Gymnasium copies its arguments, and writes them as JSON
+        kwargs={"environment": environment.name},  # a name: Gymnasium copies its arguments and serialises them as JSON
         max_episode_steps=steps,
     )
 
 
 def make_task(environment: str, **options: Any) -> GoalTask:
-    """The task of a registered environment; what `gymnasium.make` calls."""
+    """The task of a registered environment; called by `gymnasium.make`."""
     known = environments()
     if environment not in known:
         raise UnknownNameError("environment", environment, list(known))
@@ -42,9 +42,9 @@ def make_task(environment: str, **options: Any) -> GoalTask:
 class GoalTask(gymnasium.Env):
     """Reach a goal. The reward is 1 on each step within a radius of the goal, as in D4RL's maze2d.
 
-    An episode never terminates and is truncated by time. `reset(options=...)` takes `start` and `goal` (in the
-    environment's coordinates) or, in mazes, `reset_cell` and `goal_cell` (row and column). What is not given is
-    drawn, but the goal is the task's own where it has one (`random_goal=True`: drawn at each reset). Its place is in
+    Episodes never terminate; they are truncated by time. `reset(options=...)` takes `start` and `goal` (in the
+    environment's coordinates) or, in mazes, `reset_cell` and `goal_cell` (row and column). What is omitted is
+    drawn at random, except that a task with a fixed goal keeps it unless `random_goal=True`. The goal is in
     `info["goal"]`.
     """
 
@@ -52,7 +52,7 @@ class GoalTask(gymnasium.Env):
 
     def __init__(self, environment: Environment, random_goal: bool = False, render_mode: str | None = None) -> None:
         if render_mode not in (None, *self.metadata["render_modes"]):
-            raise VhdError(f"render_mode '{render_mode}' is not known. Allowed: rgb_array, or none.")
+            raise VhdError(f"unknown render_mode '{render_mode}'. Allowed: rgb_array, or none.")
         self.environment, self.render_mode, self.random_goal = environment, render_mode, random_goal
         self.metadata = {**self.metadata, "render_fps": round(1 / environment.spec.control_dt)}
         self.simulator = environment.make()
@@ -78,7 +78,7 @@ class GoalTask(gymnasium.Env):
         goal = np.asarray(goal, np.float64)
         instance = Instance(np.asarray(drawn.start if start is None else start, np.float32), goal, drawn.seed)
         self.simulator.check(instance)
-        self.goal = goal  # a reset that was refused changes nothing
+        self.goal = goal  # a refused reset changes nothing
         return observed(self.simulator, "reset", instance), {"goal": self.goal.copy()}
 
     def step(self, action: FloatArray) -> tuple[FloatArray, float, bool, bool, dict[str, Any]]:
@@ -90,11 +90,11 @@ class GoalTask(gymnasium.Env):
         return observation, float(distance <= radius), False, False, {"goal": self.goal.copy()}
 
     def render(self) -> ImageArray | None:
-        """RGB array of the present moment."""
+        """RGB array of the current state."""
         return self.simulator.render() if self.render_mode == "rgb_array" else None
 
     def _place(self, options: dict[str, Any], name: str, cell: str) -> FloatArray | None:
-        """Start or goal as the options say; None where they do not."""
+        """Start or goal from the options, or None."""
         if name in options and cell in options:
             raise VhdError(f"give `{name}` or `{cell}`, not both.")
         if name in options:

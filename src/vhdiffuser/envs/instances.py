@@ -1,4 +1,4 @@
-"""Test instances: drawn by seed and shared by all methods, or the user's own pairs."""
+"""Test instances: drawn by seed and shared by all methods, or a user's own pairs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _KEYS = ("start_state", "goal_pos")
 
 
 def draw_instances(env: InstanceSource, n: int, seed: int, distribution: str = "reset") -> list[Instance]:
-    """n random instances. Each has its own stream, so the first 200 of 1000 are the 200 of 200."""
+    """n random instances. Each has its own stream, so the first 200 of 1000 are the same as 200 of 200."""
     if n < 1:
         raise VhdError(f"needs at least 1 instance, got {n}.")
     if seed < 0:
@@ -27,13 +27,13 @@ def draw_instances(env: InstanceSource, n: int, seed: int, distribution: str = "
 
 
 def load_instances(path: Path, env: InstanceSource) -> list[Instance]:
-    """Pairs from an npz or HDF5 file with `start_state` (N, d) and `goal_pos` (N, goal_dim), each checked."""
+    """Pairs from an npz or HDF5 file with `start_state` (N, d) and `goal_pos` (N, goal_dim), validated."""
     starts, goals = (np.asarray(array) for array in _read(path))
     for name, array in zip(_KEYS, (starts, goals), strict=True):
         if array.ndim != 2 or not np.issubdtype(array.dtype, np.number):
             raise DataError(f"{path}: `{name}` must be a 2-D array of numbers, got {array.dtype} {array.shape}.")
     if len(starts) != len(goals) or len(starts) == 0:
-        raise DataError(f"{path}: {len(starts)} starts and {len(goals)} goals; needs as many of each, and one or more.")
+        raise DataError(f"{path}: {len(starts)} starts and {len(goals)} goals; needs equally many, and at least one.")
     instances = []
     for number, (start, goal) in enumerate(zip(starts, goals, strict=True)):
         instance = Instance(start.astype(np.float32), goal.astype(np.float32), number)

@@ -1,8 +1,8 @@
-"""The execution protocols, as the rules by which one execution ends or plans again.
+"""The execution protocols, as rules for when an execution replans or ends.
 
 Strict synchronisation: the planning step is the control step, and each of a plan's L indices gets
 exactly one action, so a plan that never hits is executed for L steps: the paper's
-l = min{L_hat, t_hit}. The action at index t leads to state t+1; at the last index, to the goal.
+l = min{L_hat, t_hit}. The action at index t aims at state t+1; at the last index, at the goal.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from vhdiffuser.errors import UnknownNameError, VhdError
 from vhdiffuser.types import BoolArray, EnvSpec, FloatArray, Instance
 
 THRESHOLD = 0.1
-"""Tracking error (normalised, infinity norm) above which replan-on-deviation plans again."""
+"""Tracking error (normalised, infinity norm) above which replan-on-deviation replans."""
 CHECK_EVERY = 10
 """Control steps between two checks of the tracking error."""
 
@@ -29,7 +29,7 @@ HitTest = Callable[[FloatArray, FloatArray], BoolArray]
 """(B, d) states, (B, goal_dim) goals -> (B,) bool."""
 
 Phase = Literal["waiting", "following", "ended"]
-"""Of an execution: it needs a plan, follows one, or has ended."""
+"""Phase of an execution: it needs a plan, follows one, or has ended."""
 
 
 def paper_hit(spec: EnvSpec, scale: FloatArray) -> HitTest:
@@ -39,20 +39,20 @@ def paper_hit(spec: EnvSpec, scale: FloatArray) -> HitTest:
 
 @dataclass(frozen=True)
 class ExecutionRule:
-    """When an execution plans again, and when it ends."""
+    """When an execution replans, and when it ends."""
 
     threshold: float | None = None
     """Replan when the tracking error (normalised, infinity norm over the goal dimensions) exceeds this; None: never."""
     check_every: int = 1
     """Control steps of a plan between two checks of the tracking error."""
     budget: int | None = None
-    """Control steps after which the execution gives up; None: never (without replanning, at the plan's end)."""
+    """Maximum control steps of the execution; None: unlimited (without replanning, the plan's length)."""
     stop_at_hit: bool = True
     """Whether the first hit ends the execution (always so in the paper)."""
     hold: bool = False
     """Whether a plan's last state is held after its end, until the budget (D4RL's fixed-length episodes)."""
     every: int | None = None
-    """Replan after so many control steps of a plan, wherever the robot is; None: never for that reason."""
+    """Replan after this many control steps of a plan, regardless of deviation; None: never."""
 
     def __post_init__(self) -> None:
         if self.threshold is not None and not (isinstance(self.threshold, int | float) and self.threshold > 0):
@@ -69,11 +69,11 @@ class ExecutionRule:
         return self.threshold is not None or self.every is not None
 
     def checks(self, index: int, length: int) -> bool:
-        """Whether the tracking error is due for a check at this index of a plan of that length."""
+        """Whether the tracking error is checked at this index of a plan of that length."""
         return self.threshold is not None and 0 < index < length and index % self.check_every == 0
 
     def phase(self, hit: bool, steps: int, index: int, length: int, deviates: bool) -> Phase:
-        """What follows when `steps` actions were issued in all, and `index` of a plan of `length` states."""
+        """The next phase after `steps` actions in total, `index` of them from a plan of `length` states."""
         if (hit and self.stop_at_hit) or (self.budget is not None and steps >= self.budget):
             return "ended"
         if not self.replans:
@@ -82,24 +82,24 @@ class ExecutionRule:
         return "waiting" if deviates or due or index >= length else "following"
 
     def to_json(self) -> dict[str, Any]:
-        """As results record it. `every` is left out where it is not used: older results do not have it."""
+        """As recorded in results. `every` is omitted if unused, since older results do not have it."""
         return {key: value for key, value in asdict(self).items() if key != "every" or value is not None}
 
 
 @dataclass(frozen=True)
 class Protocol:
-    """How another benchmark draws, runs and judges episodes."""
+    """How another benchmark draws, runs and scores episodes."""
 
     instances: Callable[[PlanningEnv, int, int], list[Instance]]
     """(simulator, n, seed) -> n test cases."""
     rule: Callable[[float, int], ExecutionRule]
-    """(threshold, steps between two checks) -> when to plan again and when to end; a protocol may use neither."""
+    """(threshold, steps between two checks) -> rule; a protocol may ignore both."""
     hit: HitTest
     """Success."""
     score: Callable[[FloatArray, FloatArray], float] | None = None
     """(observations (steps + 1, o), goal) -> score of an episode."""
     gamma: float | None = None
-    """Margin on the predicted length that published rows are made with (default: the planner's own)."""
+    """Margin on the predicted length for published rows (default: the planner's)."""
     tasks: int | None = None
     """Number of tasks; instance i belongs to task i modulo this, plus 1."""
 
@@ -121,12 +121,12 @@ def single_shot() -> ExecutionRule:
 def replan_on_deviation(
     budget: int | None = None, threshold: float = THRESHOLD, check_every: int = CHECK_EVERY
 ) -> ExecutionRule:
-    """Plan again on deviation, or when a plan ends short of the goal; until the first hit or the budget."""
+    """Replan on deviation, or when a plan ends short of the goal; until the first hit or the budget."""
     return ExecutionRule(threshold=threshold, check_every=check_every, budget=budget)
 
 
 def replan_every(steps: int, budget: int | None = None) -> ExecutionRule:
-    """Plan again every `steps` control steps, or when a plan ends; until the first hit or the budget."""
+    """Replan every `steps` control steps, or when a plan ends; until the first hit or the budget."""
     return ExecutionRule(every=steps, budget=budget)
 
 

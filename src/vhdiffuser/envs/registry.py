@@ -1,8 +1,8 @@
-"""The door by which environments come in: ours and anybody's.
+"""The registry of environments, built-in and others.
 
-A name is looked up among what was registered, by `register` or by a package's entry point in the group
-`vhdiffuser.environments`, and then among imported datasets. `my_robot.py:make` and `package.module:make` are
-looked up by what they say: a file or module, and in it an Environment, several, or a function that returns them.
+A name is looked up among registered environments (by `register`, or by a package's entry point in the group
+`vhdiffuser.environments`), then among imported datasets. References such as `my_robot.py:make` and
+`package.module:make` name a file or module, and in it an Environment, several, or a function that returns them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ OURS = (
 
 
 class _Environments(Registry[Environment]):
-    """Environments by name, each with a Gymnasium id; an entry point may bring several."""
+    """Environments by name, each with a Gymnasium id; an entry point may provide several."""
 
     def add(self, name: str, value: Environment, replace: bool = False) -> Environment:
         super().add(name, value, replace)
@@ -57,7 +57,7 @@ _environments = _Environments("environment", "vhdiffuser.environments")
 
 
 def register(environment: Environment, replace: bool = False) -> Environment:
-    """Make an environment known by its name, to the library, to every command and to Gymnasium."""
+    """Register an environment by its name, for the library, all commands and Gymnasium."""
     if not isinstance(environment, Environment):
         raise VhdError(f"register takes a vhdiffuser.Environment, got {type(environment).__name__}.")
     return _environments.register(environment.name, environment, replace)
@@ -79,7 +79,7 @@ def get_environment(name: str) -> Environment:
     if not isinstance(name, str):
         raise VhdError(f"an environment is given by its name, or as file.py:function; got {shown(name)}.")
     if name.endswith(".py") and Path(name).is_file():
-        raise VhdError(f"{name}: say what in it makes the environment, for example {name}:make.")
+        raise VhdError(f"{name}: name the function in it that makes the environment, for example {name}:make.")
     if ":" in name:
         found = load_reference(name)
         if len(found) != 1:
@@ -93,8 +93,8 @@ def get_environment(name: str) -> Environment:
 
 
 def find_environment(name: str) -> Environment | None:
-    """The environment of a name, or none where nothing is known of it but the name. Never imports anybody's code:
-    names come from files, too."""
+    """The environment of a name, or None if it is unknown. Never imports third-party code, since names may come from
+    files."""
     if ":" in name:
         return None
     try:
@@ -104,17 +104,17 @@ def find_environment(name: str) -> Environment | None:
 
 
 def environment_of(spec: EnvSpec) -> Environment:
-    """The environment that a spec belongs to, or one with nothing but the spec."""
+    """The environment of a spec, or one with nothing but the spec."""
     return find_environment(spec.name) or Environment(spec)
 
 
 def get_spec(name: str) -> EnvSpec:
-    """The planning contract of an environment."""
+    """The spec of an environment."""
     return get_environment(name).spec
 
 
 def _of_dataset(name: str) -> Environment:
-    """The environment of a dataset that was imported, or built for a maze of the user's own."""
+    """The environment of a dataset that was imported, or built for a custom maze."""
     spec, details = saved_facts(name)
     if "maze" in details:
         from vhdiffuser.envs.maze2d.environments import make_maze
@@ -126,7 +126,7 @@ def _of_dataset(name: str) -> Environment:
 
 
 def load_reference(reference: str) -> tuple[Environment, ...]:
-    """What `file.py:attribute` or `package.module:attribute` gives."""
+    """The environments that `file.py:attribute` or `package.module:attribute` refers to."""
     place, _, attribute = reference.rpartition(":")
     try:
         with foreign_code(f"environment '{reference}': importing {place}"):
@@ -150,14 +150,14 @@ def load_reference(reference: str) -> tuple[Environment, ...]:
 
 
 def register_ours() -> None:
-    """Called when `vhdiffuser` is imported, so that Gymnasium knows our ids from then on."""
+    """Register our Gymnasium ids; called when `vhdiffuser` is imported."""
     for reference in OURS:
         for environment in load_reference(reference):
             _environments.add(environment.name, environment, replace=True)
 
 
 def _import_file(path: Path) -> Any:
-    """A file as a module; worker processes can import it too, since they share our search path."""
+    """Import a file as a module; worker processes can import it too, since they share our search path."""
     if not path.is_file():
         raise VhdError(f"{path}: no such file.")
     folder, name = str(path.resolve().parent), path.stem

@@ -1,4 +1,4 @@
-"""One's own control loop: somebody else steps the robot, the agent says what to do next."""
+"""An agent for your own control loop: you step the robot, the agent returns the next action."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Latency(NamedTuple):
     """Seconds that one call of `Agent.act` took."""
 
     planning: float
-    """In the planner; 0 where the plan was kept."""
+    """In the planner; 0 if the plan was kept."""
     control: float
-    """In all the rest: judging the observation, and the controller."""
+    """In everything else: evaluating the observation, and the controller."""
 
     @property
     def total(self) -> float:
@@ -32,7 +32,7 @@ class Latency(NamedTuple):
 
 
 class Agent:
-    """Plans when it must, and answers each observation with one action.
+    """Replans when necessary, and returns one action per observation.
 
     >>> agent = Agent(planner)                                       # doctest: +SKIP
     >>> agent.reset(goal=[7, 9])                                     # doctest: +SKIP
@@ -40,7 +40,7 @@ class Agent:
     >>> while not agent.done:                                        # doctest: +SKIP
     ...     action = agent.act(robot.step(action))
 
-    Call `act` once a control step (`planner.spec.control_dt` seconds): each index of a plan gets exactly one action.
+    Call `act` once per control step (`planner.spec.control_dt` seconds): each index of a plan gets exactly one action.
     """
 
     def __init__(
@@ -53,10 +53,10 @@ class Agent:
         length: int | None = None,
         hit: HitTest | None = None,
     ) -> None:
-        """The controller is the environment's own unless given. `rule` says when to plan again and when to give up:
-        `replan_on_deviation()` unless told, `single_shot()` or `replan_every(n)`; with a `budget` of control steps,
-        or without an end. Plans have `length` states, or as many as the Length Predictor says; `seed` fixes them.
-        `hit` judges success; the paper's goal region unless told."""
+        """The controller defaults to the environment's. `rule` says when to replan and when to stop:
+        `replan_on_deviation()` (default), `single_shot()` or `replan_every(n)`, with or without a `budget` of control
+        steps. Plans have `length` states, or the predicted length; `seed` fixes them. `hit` is the success criterion
+        (default: the paper's goal region)."""
         if not hasattr(planner, "plan_batch"):
             raise VhdError(
                 f"an agent needs a planner, got {shown(planner)}. Make one with vhdiffuser.load_planner(name)."
@@ -76,13 +76,13 @@ class Agent:
         self._latencies: list[Latency] = []
 
     def reset(self, goal: npt.ArrayLike) -> None:
-        """Begin anew: the next observation is the first of an episode with this goal (goal_dim,)."""
+        """Start a new episode with this goal (goal_dim,); the next observation is its first."""
         self._goal = self._checked_goal(goal)
         self._episode, self._action, self._latencies = None, None, []
 
     @property
     def goal(self) -> FloatArray | None:
-        """(goal_dim,) where to; None before `reset`. Set it at any time: the next `act` plans for the new one."""
+        """The goal (goal_dim,), or None before `reset`. May be set at any time: the next `act` replans."""
         return self._goal
 
     @goal.setter
@@ -92,7 +92,7 @@ class Agent:
             self._episode.aim(self._goal)
 
     def observe(self, observation: npt.ArrayLike) -> None:
-        """Take in an observation (observation_dim,) without acting on it: the last one of an episode."""
+        """Record an observation (observation_dim,) without acting on it: the last one of an episode."""
         values = self._checked_observation(observation)
         if self._goal is None:
             raise VhdError("the agent has no goal: call reset(goal) before the first observation.")
@@ -106,9 +106,9 @@ class Agent:
             self._action = None
 
     def act(self, observation: npt.ArrayLike) -> FloatArray:
-        """The action (m,) that answers an observation (observation_dim,): the result of the action before.
+        """The action (m,) for an observation (observation_dim,), which is the result of the previous action.
 
-        When the agent is `done` it follows its plan to the end and holds the last state, and does not plan again.
+        Once `done`, the agent follows its plan to the end, holds the last state, and does not replan.
         """
         begun = time.perf_counter()
         self.observe(observation)
@@ -122,7 +122,7 @@ class Agent:
         return self._action
 
     def warm_up(self) -> None:
-        """Plan and act once for nothing: the first call of a network is slow, and a control loop cannot wait."""
+        """Plan and act once and discard the result: a network's first call is too slow for a control loop."""
         spec = self._loop.planner.spec
         center = np.asarray(self._loop.planner.normalizer.center, np.float32)
         observation = np.zeros(spec.observation_dim, np.float32)
@@ -133,7 +133,7 @@ class Agent:
 
     @property
     def done(self) -> bool:
-        """Whether the goal is reached, the budget spent, or a single plan at its end; until a goal is set."""
+        """Whether the goal is reached, the budget spent, or a single plan at its end. Setting a goal resets it."""
         return self._episode is not None and self._episode.phase == "ended"
 
     @property
@@ -143,7 +143,7 @@ class Agent:
 
     @property
     def steps(self) -> int:
-        """Actions since `reset` whose result was observed."""
+        """Actions since `reset` whose results were observed."""
         return 0 if self._episode is None else self._episode.steps
 
     @property
@@ -153,7 +153,7 @@ class Agent:
 
     @property
     def plans(self) -> tuple[tuple[int, Plan], ...]:
-        """(control step at which it was made, plan) of all plans since `reset`."""
+        """(control step at which it was made, plan) for all plans since `reset`."""
         return () if self._episode is None else tuple(self._episode.plans)
 
     @property
@@ -162,9 +162,9 @@ class Agent:
         return tuple(self._latencies)
 
     def rollout(self) -> Rollout:
-        """What was seen and done since `reset`."""
+        """Observations, actions and plans since `reset`."""
         if self._episode is None or not self._episode.plans:
-            raise VhdError("nothing was done yet: call act(observation) first.")
+            raise VhdError("no action was taken yet: call act(observation) first.")
         return self._episode.rollout(self._loop.planner.spec.action_dim)
 
     def _checked_goal(self, goal: npt.ArrayLike) -> FloatArray:

@@ -1,4 +1,4 @@
-"""One execution in one line; the benchmark does the same for many."""
+"""A single execution; the benchmark does the same for many."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def execute(
     env: PlanningEnv | None = None,
     controller: Controller | None = None,
 ) -> Rollout:
-    """Plan from `start` (d,) to `goal` (goal_dim,) and follow the plan, one action per index.
+    """Plan from `start` (d,) to `goal` (goal_dim,) and execute the plan, one action per index.
 
     `protocol` is `ss` (single-shot: one plan, to its end) or `rp` (replan-on-deviation, until the goal is
-    reached or the step budget is spent); `seed` fixes the plans and what the start leaves open. Every plan has
-    `length` states, or as many as the Length Predictor says. `env` and `controller` are the environment's own unless
-    given; a simulator of yours needs both.
+    reached or the step budget is spent); `seed` fixes the plans and what the start leaves open. Each plan has
+    `length` states, or the predicted length. `env` and `controller` default to the environment's; your own simulator
+    needs both.
 
     >>> rollout = execute(planner, [1, 1, 0, 0], [7, 9])             # doctest: +SKIP
     >>> rollout.success, rollout.steps, rollout.replans              # doctest: +SKIP

@@ -1,8 +1,8 @@
-"""Many executions at once. Each instance lives by its own clock; planning is done for all that wait.
+"""Many executions at once. Each instance has its own clock; planning is batched over all that wait.
 
-A round: free simulators take the next instances; everyone who needs a plan gets it in one
+In each round, free simulators take the next instances; all that need a plan get one in a single
 `plan_batch` call; all are tracked, one action per index, until each has ended or needs a new plan.
-Who is in a round follows from the instances alone, so the number of worker processes changes nothing.
+Rounds depend only on the instances, so the number of worker processes does not affect results.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ class Outcome:
     number: int
     """The instance's number."""
     instance: Instance
-    """What was to be done."""
+    """The instance."""
     rollout: Rollout
-    """What was done; a simulator reset to the instance repeats it with its actions."""
+    """The execution; replaying its actions from the instance repeats it."""
     predicted_length: int | None
-    """L_hat of the first plan, None where the horizon is fixed."""
+    """L_hat of the first plan; None if the horizon is fixed."""
     final_distance: float
     """||s_final - g||_inf, normalised."""
     planning_seconds: float
-    """This instance's share of the time spent planning."""
+    """This instance's share of the planning time, in seconds."""
     control_seconds: float
-    """This instance's share of the time spent in the controller and the simulators."""
+    """This instance's share of the time in controller and simulators, in seconds."""
 
 
 @dataclass
 class _Running:
-    """An episode, the instance behind it and the simulator that it runs in."""
+    """An episode, its instance and its simulator."""
 
     episode: Episode
     instance: Instance
@@ -56,26 +56,26 @@ class Executor:
     """Runs instances with one planner and one controller under one rule."""
 
     planner: BatchPlanner
-    """Makes the plans."""
+    """The planner."""
     controller: Controller
-    """Makes the actions."""
+    """The controller."""
     simulators: Simulators
-    """Make the next observations."""
+    """The simulators."""
     rule: ExecutionRule
-    """Says when to plan again and when to stop."""
+    """When to replan and when to stop."""
     seed: int = 0
     """Seed of all plans."""
     horizon: int | None = None
-    """Length of every plan; None: the Length Predictor's."""
+    """Length of every plan; None: predicted."""
     hit: HitTest | None = None
-    """Success; None: the paper's."""
+    """Success criterion; None: the paper's."""
 
     def __post_init__(self) -> None:
         if (self.rule.replans or self.rule.hold) and self.rule.budget is None:
             raise VhdError("replanning and holding need a step budget here, or an execution might never end.")
 
     def run(self, instances: Sequence[Instance], numbers: Sequence[int] | None = None) -> Iterator[Outcome]:
-        """Outcomes as they come; `numbers` name the instances (and seed their plans), by default 0, 1, ..."""
+        """Outcomes as executions end; `numbers` identify the instances and seed their plans (default 0, 1, ...)"""
         loop = ControlLoop(self.planner, self.controller, self.rule, self.seed, self.horizon, self.hit)
         waiting_list = list(zip(numbers if numbers is not None else range(len(instances)), instances, strict=True))
         waiting_list.reverse()
@@ -103,7 +103,7 @@ class Executor:
         ]
 
     def _track(self, loop: ControlLoop, active: list[_Running]) -> tuple[list[_Running], list[_Running]]:
-        """One action per index until each waits for a plan or has ended: (waiting, ended)."""
+        """One action per index until each needs a plan or has ended; returns (waiting, ended)."""
         stopped = [item for item in active if item.episode.phase != "following"]
         running = [item for item in active if item.episode.phase == "following"]
         while running:

@@ -1,7 +1,7 @@
-"""The control loop: a plan for each episode that needs one, one action per plan index, and what follows from each step.
+"""The control loop: plan for each episode that needs it, issue one action per plan index, and evaluate each step.
 
-`Executor` runs it for many simulated episodes at once, `Agent` for one that somebody else steps. Episodes never
-influence each other: a plan's seed follows from (seed, episode, replan), whatever else is in the batch.
+`Executor` runs it for many simulated episodes at once, `Agent` for one that the caller steps. Episodes are
+independent: a plan's seed depends only on (seed, episode, replan), whatever else is in the batch.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from vhdiffuser.types import BoolArray, EnvSpec, FloatArray, IntArray
 
 
 class BatchPlanner(Protocol):
-    """What execution asks of a planner (`vhdiffuser.planner.planner.Planner` is one)."""
+    """The part of a planner that execution uses (see `vhdiffuser.planner.planner.Planner`)."""
 
     @property
     def spec(self) -> EnvSpec:
@@ -34,7 +34,7 @@ class BatchPlanner(Protocol):
 
     @property
     def normalizer(self) -> Normalizer:
-        """Of its planning state; success is judged in its units."""
+        """Normaliser of the planning state; success is decided in its units."""
         ...
 
     def predict_lengths(self, starts: FloatArray, goals: FloatArray) -> IntArray:
@@ -55,67 +55,67 @@ def plan_seed(seed: int, number: int, replan: int) -> int:
 
 @dataclass
 class Episode:
-    """One execution under way: what was seen and done so far, and where in which plan it is."""
+    """A running execution: its observations, actions and plans so far, and its current plan index."""
 
     number: int
-    """Its number: part of its plans' seeds."""
+    """Its number, which is part of its plans' seeds."""
     goal: FloatArray
-    """(goal_dim,) where to."""
+    """The goal (goal_dim,)."""
     observations: list[FloatArray]
-    """The first one, and one after each action."""
+    """The first observation, and one after each action."""
     actions: list[FloatArray] = field(default_factory=list)
-    """Actions whose effect was seen."""
+    """Actions whose results were observed."""
     plans: list[tuple[int, Plan]] = field(default_factory=list)
     """(control step at which it was made, plan)."""
     index: int = 0
-    """Index of the present plan that gets the next action."""
+    """Index of the current plan for the next action."""
     phase: Phase = "waiting"
     """Whether it needs a plan, follows one or has ended."""
     predicted: int | None = None
-    """L_hat of the first plan, None where the horizon is given."""
+    """L_hat of the first plan; None if the horizon is given."""
     success: bool = False
     """Whether the last observation lies in the goal region."""
     planning: float = 0.0
-    """Seconds: its share of the planning."""
+    """Its share of the planning time, in seconds."""
     control: float = 0.0
-    """Seconds: its share of the controller's and the simulators' time."""
+    """Its share of the time in controller and simulators, in seconds."""
 
     @property
     def plan(self) -> Plan:
-        """The present plan."""
+        """The current plan."""
         return self.plans[-1][1]
 
     @property
     def steps(self) -> int:
-        """Control steps made."""
+        """Control steps so far."""
         return len(self.actions)
 
     def aim(self, goal: FloatArray) -> None:
-        """Another goal from here on: the present plan is given up."""
+        """Set another goal; the current plan is abandoned."""
         self.goal, self.phase, self.success = goal, "waiting", False
 
     def rollout(self, action_dim: int) -> Rollout:
-        """What was done so far."""
+        """The execution so far."""
         actions = np.stack(self.actions) if self.actions else np.zeros((0, action_dim), np.float32)
         return Rollout(np.stack(self.observations), actions, self.success, tuple(self.plans))
 
 
 @dataclass(frozen=True)
 class ControlLoop:
-    """Plans, acts and judges, for any number of episodes at a time."""
+    """Plans, acts and evaluates, for any number of episodes at a time."""
 
     planner: BatchPlanner
-    """Makes the plans."""
+    """The planner."""
     controller: Controller
-    """Makes the actions."""
+    """The controller."""
     rule: ExecutionRule
-    """Says when to plan again and when to stop."""
+    """When to replan and when to stop."""
     seed: int = 0
     """Seed of all plans."""
     horizon: int | None = None
-    """Length of every plan; None: the Length Predictor's."""
+    """Length of every plan; None: predicted."""
     hit: HitTest | None = None
-    """Success; None: the paper's."""
+    """Success criterion; None: the paper's."""
 
     def __post_init__(self) -> None:
         as_seed(self.seed)
@@ -135,7 +135,7 @@ class ControlLoop:
             raise VhdError(f"hit is a function of states (B, d) and goals (B, goal_dim), got {shown(self.hit)}.")
 
     def plan(self, episodes: Sequence[Episode]) -> None:
-        """A fresh plan for each, from where it is now to its goal, with a fresh horizon."""
+        """Make a new plan for each, from its current state to its goal, with a new horizon."""
         begun = time.perf_counter()
         states, goals = self._states(episodes)
         if self.horizon is None:
@@ -152,17 +152,17 @@ class ControlLoop:
             item.index = 0
             item.phase = "following"
             item.planning += share
-        # An episode may begin inside its goal region: t_hit = 0, no step is made.
+        # An episode may start inside its goal region: t_hit = 0, no step is made.
         self._evaluate(episodes)
 
     def act(self, episodes: Sequence[Episode]) -> FloatArray:
-        """(B, m) the action of each at its plan's present index."""
+        """(B, m) the action of each at its current plan index."""
         observations = np.stack([item.observations[-1] for item in episodes])
         indices = np.array([item.index for item in episodes])
         return self.controller.act(observations, [item.plan for item in episodes], indices)
 
     def advance(self, episodes: Sequence[Episode], actions: FloatArray, observations: FloatArray) -> None:
-        """One control step: (B, m) actions led to (B, o) observations."""
+        """Record one control step: (B, m) actions and the resulting (B, o) observations."""
         for item, action, observation in zip(episodes, actions, observations, strict=True):
             item.actions.append(action)
             item.observations.append(observation)
@@ -176,7 +176,7 @@ class ControlLoop:
         return float(goal_distance(spec, self.planner.normalizer.scale, state, episode.goal))
 
     def _evaluate(self, episodes: Sequence[Episode]) -> None:
-        """Success and phase of each, after its last observation."""
+        """Update success and phase of each from its last observation."""
         hit = self.hit or paper_hit(self.planner.spec, self.planner.normalizer.scale)
         hits = hit(*self._states(episodes))
         for item, reached, deviates in zip(episodes, hits, self._deviates(episodes), strict=True):
@@ -185,7 +185,7 @@ class ControlLoop:
                 item.phase = self.rule.phase(item.success, item.steps, item.index, item.plan.length, bool(deviates))
 
     def _deviates(self, episodes: Sequence[Episode]) -> BoolArray:
-        """Whether the tracking error is due for a check and above the threshold, of each."""
+        """Whether the tracking error of each is due for a check and above the threshold."""
         result, threshold = np.zeros(len(episodes), bool), self.rule.threshold
         rows = [
             row
@@ -201,6 +201,6 @@ class ControlLoop:
         return result
 
     def _states(self, episodes: Sequence[Episode]) -> tuple[FloatArray, FloatArray]:
-        """(B, d) present states and (B, goal_dim) goals."""
+        """(B, d) current states and (B, goal_dim) goals."""
         observations = np.stack([item.observations[-1] for item in episodes])
         return self.planner.spec.planning_state(observations), np.stack([item.goal for item in episodes])

@@ -1,7 +1,7 @@
-"""Many simulators stepped together: on all cores by worker processes, or in this process when there is one.
+"""Many simulators stepped together: in worker processes on all cores, or in this process if there is only one.
 
-A simulator lives in a numbered slot. Slots are dealt out to workers in turn, so any part of them
-is spread evenly. What a slot does depends on its instance and actions only, never on its worker.
+Each simulator has a numbered slot. Slots are assigned to workers in turn, so any subset of them
+is spread evenly. A slot's results depend only on its instance and actions, never on its worker.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from vhdiffuser.errors import VhdError
 from vhdiffuser.types import FloatArray, Instance
 
 EnvFactory = Callable[[], PlanningEnv]
-"""Makes one simulator; it is sent to the workers, so it must be importable (a class, a `partial` of a function)."""
+"""Creates one simulator; it is sent to the workers, so it must be importable (a class, a `partial` of a function)."""
 
 
 def available_cores() -> int:
@@ -32,7 +32,7 @@ def available_cores() -> int:
 
 
 class _Slots:
-    """The simulators of one process, made when first used."""
+    """The simulators of one process, created on first use."""
 
     def __init__(self, make_env: EnvFactory) -> None:
         self._make_env = make_env
@@ -58,7 +58,7 @@ class _Slots:
 
 def _serve(pipe: Connection) -> None:
     """A worker's life: take what makes simulators, then answer each (command, slots, values) until the pipe closes."""
-    # Ctrl-C reaches the whole group; the main process ends the workers by closing their pipes.
+    # Ctrl-C reaches the whole process group; the main process ends the workers by closing their pipes.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     simulators: _Slots | VhdError
     try:
@@ -83,7 +83,7 @@ def _serve(pipe: Connection) -> None:
 
 @contextmanager
 def _one_thread_each() -> Iterator[None]:
-    """Children read these when they start: many workers with many threads each slow each other down."""
+    """Limit each child process to one thread: many workers with many threads slow each other down."""
     names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
     before = {name: os.environ.get(name) for name in names}
     os.environ.update(dict.fromkeys(names, "1"))
@@ -102,7 +102,7 @@ class Simulators:
 
     def __init__(self, make_env: EnvFactory, slots: int, workers: int = 1) -> None:
         if slots < 1 or workers < 0:
-            raise VhdError(f"needs at least one simulator and no negative workers, got {slots} and {workers}.")
+            raise VhdError(f"needs at least 1 simulator and 0 or more workers, got {slots} and {workers}.")
         self.slots = slots
         self.workers = min(workers or available_cores(), slots)
         self._make_env = make_env
@@ -135,7 +135,7 @@ class Simulators:
             ) from error
 
     def reset(self, slots: Sequence[int], instances: Sequence[Instance]) -> FloatArray:
-        """Put these slots at their instances' starts; (k, o) first observations."""
+        """Reset these slots to their instances; returns (k, o) first observations."""
         if self._local is not None:
             return self._local.reset(slots, instances)
         return self._ask("reset", slots, lambda rows: [instances[row] for row in rows])

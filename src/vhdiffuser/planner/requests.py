@@ -1,4 +1,4 @@
-"""What a caller may ask of a planner, checked before any work is done."""
+"""Validation of requests to a planner, before any work is done."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.types import EnvSpec, FloatArray, IntArray
 
 EDGE = 1e-3
-"""Normalised units by which a value may exceed the data's limits before it counts as outside."""
+"""Normalised tolerance beyond the data's limits before a value counts as outside."""
 
 
 class RequestError(VhdError):
-    """A start, goal, length or seed that cannot be planned with."""
+    """An invalid start, goal, length or seed."""
 
 
 def checked_starts(spec: EnvSpec, starts: npt.ArrayLike) -> FloatArray:
@@ -32,7 +32,7 @@ def checked_starts(spec: EnvSpec, starts: npt.ArrayLike) -> FloatArray:
 
 
 def checked_goals(spec: EnvSpec, goals: npt.ArrayLike, clamp: str, count: int) -> FloatArray:
-    """(B, d) float32 target states; what a goal leaves open is 0 (a velocity at rest, or not used at all)."""
+    """(B, d) float32 target states; dimensions that a goal leaves open are 0 (at rest, or unused)."""
     values = as_numbers("a goal", goals)
     if values.ndim != 2 or values.shape[1] not in (spec.goal_dim, spec.state_dim):
         names = ", ".join(spec.state_names[dim] for dim in spec.goal_dims)
@@ -48,7 +48,9 @@ def checked_goals(spec: EnvSpec, goals: npt.ArrayLike, clamp: str, count: int) -
     open_dims = set(range(spec.state_dim)) - set(spec.goal_dims) - set(spec.velocity_dims or ())
     if clamp == "state" and open_dims:
         names = ", ".join(spec.state_names[dim] for dim in sorted(open_dims))
-        raise RequestError(f"this planner fixes the whole last state: give a goal of {spec.state_dim} with {names}.")
+        raise RequestError(
+            f"this planner clamps the whole last state: give a goal of {spec.state_dim} numbers, with {names}."
+        )
     targets = np.zeros((count, spec.state_dim), np.float32)
     targets[:, list(spec.goal_dims)] = values
     return targets
@@ -57,7 +59,7 @@ def checked_goals(spec: EnvSpec, goals: npt.ArrayLike, clamp: str, count: int) -
 def check_inside(
     spec: EnvSpec, normalizer: Normalizer, starts: FloatArray, targets: FloatArray, clamp: str, outside: str
 ) -> None:
-    """Warn of, or refuse, starts and goals beyond the limits of the data the planner was trained on."""
+    """Warn about, or refuse, starts and goals outside the limits of the training data."""
     if outside == "ignore":
         return
     goal_dims = range(spec.state_dim) if clamp == "state" else spec.goal_dims
@@ -99,7 +101,7 @@ def checked_lengths(
 
 
 def checked_seeds(seeds: Sequence[int] | IntArray | int, count: int) -> IntArray:
-    """(B,) int64: the given seeds, or `count` of them from one onwards."""
+    """(B,) int64: the given seeds, or `count` consecutive ones from a single integer."""
     values = np.asarray(seeds)
     if not np.issubdtype(values.dtype, np.integer) or values.shape not in ((), (count,)):
         raise RequestError(f"seeds must be one integer or {count} of them, got {shown(seeds)}.")

@@ -216,7 +216,7 @@ def _continue(path: Path, file: TextIO, config: dict[str, Any]) -> dict[int, Row
     found = read_results(path)
     differ = differences(found.config, config)
     if differ and not found.rows:
-        file.truncate(0)  # begun under another configuration, and nothing came of it
+        file.truncate(0)  # begun under another configuration, without any rows
         _write_line(path, file, {"format": FORMAT, "config": config})
     elif differ:
         details = "; ".join(f"{key}: {there} there, {now} now" for key, (there, now) in differ.items())

@@ -13,12 +13,12 @@ Precision = Literal["auto", "fp32", "bf16"]
 
 @dataclass(frozen=True)
 class LoopConfig:
-    """How long, how fast and where to train."""
+    """Settings of the training loop."""
 
     updates: int = 10_000
-    """Gradient updates in all."""
+    """Gradient updates in total."""
     minutes: float | None = None
-    """Stop after this many minutes of training, if that comes first; the learning rate decays to fit."""
+    """Stop after this many minutes of training, if that comes first; the learning rate decays accordingly."""
     optimizer: Literal["adamw", "muon"] = "adamw"
     """AdamW, or Muon for the convolutions and AdamW for the rest."""
     learning_rate: float = 2e-4
@@ -28,25 +28,25 @@ class LoopConfig:
     final_rate: float = 0.05
     """Share of the peak learning rate at the end of the cosine decay."""
     weight_decay: float = 1e-4
-    """Weight decay, apart from the gradient."""
+    """Decoupled weight decay."""
     accumulate: int = 1
-    """Mini-batches whose gradients make one update."""
+    """Mini-batches accumulated per update."""
     clip: float | None = 1.0
-    """Largest gradient norm; none for no clipping."""
+    """Maximum gradient norm; none: no clipping."""
     ema: float = 0.999
-    """Decay of the weights' exponential moving average (EMA), which is what is saved and used."""
+    """Decay of the exponential moving average (EMA) of the weights, which is saved and used."""
     ema_every: int = 1
-    """Updates between two steps of the EMA."""
+    """Updates between two EMA steps."""
     ema_from: int = 0
-    """Update at which averaging begins; before it the EMA is the network itself."""
+    """Update at which averaging starts; before it, the EMA equals the network."""
     precision: Precision = "auto"
-    """`auto` takes bf16 where the device computes in it, fp32 elsewhere; the variable VHD_PRECISION overrides that."""
+    """`auto`: bf16 if the device supports it natively, otherwise fp32; the variable VHD_PRECISION overrides it."""
     device: str = "auto"
     """`auto`, or a torch device such as `cpu` or `cuda`."""
     threads: int | None = None
-    """CPU threads; torch's own choice by default."""
+    """CPU threads (default: torch's choice)."""
     seed: int = 0
-    """Seed of the weights and of every mini-batch."""
+    """Seed of weights and mini-batches."""
     checkpoint_minutes: float = 3.0
     """Minutes between two checkpoints."""
     log_every: int = 50

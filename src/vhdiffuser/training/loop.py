@@ -1,7 +1,7 @@
 """One training loop for every network: planner, Length Predictor, inverse dynamics.
 
-Randomness is a function of (seed, process, update) alone: each update's generator is seeded anew, so a
-run that was killed and resumed makes the same updates as one that was not, on any number of processes.
+Randomness depends only on (seed, process, update): each update has a freshly seeded generator, so a run
+that was killed and resumed makes the same updates as an uninterrupted one, on any number of processes.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from vhdiffuser.weights.format import ModelHeader, load_model, not_finite, save_
 
 @dataclass(frozen=True)
 class Status:
-    """Where training stands; handed to `report` at each log line."""
+    """Progress of training, passed to `report` at each log line."""
 
     update: int
     updates: int
     metrics: dict[str, float]
     seconds: float
-    """Seconds trained so far, over all sessions."""
+    """Seconds trained so far, including earlier sessions."""
     seconds_left: float
 
 
@@ -54,12 +54,11 @@ def train(
     begin_with: Path | None = None,
     restart: bool = False,
 ) -> Path:
-    """Train in `folder`, going on from its checkpoint if there is one; returns the model file's path.
+    """Train in `folder`, resuming from its checkpoint if there is one; returns the path of the model file.
 
-    A fresh run begins with random weights, or with those of the model file `begin_with` (fine-tuning). With `restart`
-    the run in `folder` is trained anew; what is there stays until the new run has its first checkpoint.
-    Ctrl-C and SIGTERM raise `Interrupted` once the checkpoint is written. A run that is finished already is
-    left as it is, to the byte.
+    A fresh run starts from random weights, or from those of the model file `begin_with` (fine-tuning). `restart` starts
+    the run in `folder` over; the old files are kept until the new run has its first checkpoint. Ctrl-C and SIGTERM
+    raise `Interrupted` once the checkpoint is written. The files of a finished run are left unchanged.
     """
     with torch_threads(config.threads):
         run = _Run(make_task, config, folder, report, begin_with, restart)
@@ -73,7 +72,7 @@ def train(
 
 
 class _Run:
-    """A training under way."""
+    """A running training."""
 
     def __init__(
         self,
@@ -115,13 +114,13 @@ class _Run:
 
     @property
     def seconds(self) -> float:
-        """Seconds trained so far, over all sessions, by this process's clock."""
+        """Seconds trained so far, including earlier sessions, by this process's clock."""
         return self.seconds_before + time.monotonic() - self.began
 
     def progress(self, stop: list[int]) -> float:
-        """Share of the training that is done; raises `Interrupted` where anyone was told to stop.
+        """Share of the training that is done; raises `Interrupted` if any process got a signal.
 
-        The first process's clock counts, for all must learn at one rate and end at one update.
+        All processes use the first one's clock, so that they share learning rate and last update.
         """
         told = self.processes.gather([self.seconds, stop[0] if stop else 0])  # (processes, 2)
         if signalled := int(told[:, 1].max()):
@@ -129,14 +128,16 @@ class _Run:
                 self.checkpoint()
             self.processes.wait()
             written = f"the checkpoint in {self.folder} is written" if self.update > self.first else "nothing is lost"
-            raise Interrupted(signalled, f"stopped at update {self.update}; {written}. Run the same command to go on.")
+            raise Interrupted(
+                signalled, f"stopped at update {self.update}; {written}. Run the same command to continue."
+            )
         progress = self.update / self.config.updates
         if self.config.minutes is not None:
             progress = max(progress, float(told[0, 0]) / (60 * self.config.minutes))
         return progress
 
     def make_update(self, progress: float) -> None:
-        """One gradient update, its line in the log and its checkpoint where they are due."""
+        """One gradient update, with log line and checkpoint when due."""
         config = self.config
         rate = learning_rate(config, self.update, progress)
         for group in self.optimizer.param_groups:
@@ -161,7 +162,7 @@ class _Run:
             self.checkpoint()
 
     def _average(self) -> None:
-        """The update's share in the EMA; before `ema_from` the EMA is the network itself."""
+        """Update the EMA; before `ema_from` it equals the network."""
         config = self.config
         if self.update % config.ema_every == 0:
             early = self.update < config.ema_from
@@ -172,14 +173,14 @@ class _Run:
         if self.log is None:
             return
         seconds = self.seconds
-        done = max(progress, self.update / self.config.updates)  # of a short training, this update is much
+        done = max(progress, self.update / self.config.updates)  # in a short training, one update is a large share
         left = seconds * (1 / max(done, 1e-9) - 1)
         status = Status(self.update, self.config.updates, metrics, seconds, left)
         self.log.write(self.update, seconds, metrics, rate)
         self.report(status)
 
     def _require_finite(self, tensors: dict[str, torch.Tensor]) -> None:
-        """Neither the last loss nor these tensors may hold NaN or infinity: what diverged is never saved."""
+        """Raise `VhdError` if the last loss or a tensor is not finite: a diverged network is never saved."""
         if bool(self.loss.isfinite()) and not not_finite(tensors):
             return
         saved = saved_update(self.folder)
@@ -220,9 +221,9 @@ class _Run:
                 if self.began_with is not None:
                     notes["began_with"] = self.began_with
                 header = replace(header, notes={**notes, "loss": float(self.loss)} if trained else notes)
-            else:  # its notes tell of the training, and there was none since
+            else:  # no training since: keep its notes
                 header = replace(header, notes=earlier.notes)
-            # A model that is written again has another digest, and benchmark rows of the same weights would be refused.
+            # Rewriting the model would change its digest, and benchmark rows made with it would be refused.
             if earlier is None or _as_json(earlier) != _as_json(header):
                 save_model(path, self.ema.state_dict(), header)
         self.processes.wait()
@@ -235,7 +236,7 @@ def _load_weights(network: nn.Module, path: Path, kind: str) -> ModelHeader:
         network.load_state_dict(tensors)
     except RuntimeError as error:
         raise DataError(
-            f"{path}: its weights do not fit the network to be trained. Begin with a model of the same recipe and "
+            f"{path}: its weights do not match the network to be trained. Start from a model of the same recipe and "
             "dimensions, or without one."
         ) from error
     return header
@@ -252,7 +253,7 @@ def _update_ema(ema: nn.Module, network: nn.Module, decay: float) -> None:
 
 
 def _earlier_header(path: Path, header: ModelHeader) -> ModelHeader | None:
-    """The header of the model that a session before wrote after as many updates, if it did and is whole."""
+    """The header of the model written by an earlier session after as many updates, if it is valid."""
     try:
         _, earlier = load_model(path, header.kind)
     except DataError:
@@ -261,17 +262,17 @@ def _earlier_header(path: Path, header: ModelHeader) -> ModelHeader | None:
 
 
 def _as_json(header: ModelHeader) -> dict[str, Any]:
-    """The header as a file gives it back: JSON knows no tuples."""
+    """The header as read back from a file: JSON has no tuples."""
     return json.loads(json.dumps(asdict(header)))
 
 
 @contextmanager
 def _stop_signals() -> Iterator[list[int]]:
-    """A list that gets an entry on Ctrl-C or SIGTERM, so that the update under way ends first."""
+    """A list that gets an entry on Ctrl-C or SIGTERM, so that the current update finishes first."""
     caught: list[int] = []
     try:
         before = {s: signal.signal(s, lambda number, _: caught.append(number)) for s in (signal.SIGINT, signal.SIGTERM)}
-    except ValueError:  # not the main thread: whoever runs us there handles signals
+    except ValueError:  # not the main thread: the caller handles signals
         yield caught
         return
     try:

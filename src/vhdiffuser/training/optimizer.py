@@ -11,7 +11,7 @@ from vhdiffuser.training.muon import Muon
 
 
 def make_optimizer(config: LoopConfig, network: nn.Module) -> torch.optim.Optimizer:
-    """The optimiser that the configuration names."""
+    """The configured optimiser."""
     if config.optimizer == "muon":
         return Muon(network.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay)
     return torch.optim.AdamW(
@@ -20,6 +20,6 @@ def make_optimizer(config: LoopConfig, network: nn.Module) -> torch.optim.Optimi
 
 
 def learning_rate(config: LoopConfig, update: int, progress: float) -> float:
-    """Linear warm-up, then a cosine from the peak to `final_rate` of it."""
+    """Linear warm-up, then cosine decay from the peak to `final_rate` times the peak."""
     cosine = config.final_rate + (1 - config.final_rate) * 0.5 * (1 + np.cos(np.pi * min(progress, 1.0)))
     return config.learning_rate * min(1.0, (update + 1) / max(config.warmup, 1)) * float(cosine)

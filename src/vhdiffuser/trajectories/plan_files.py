@@ -102,7 +102,7 @@ def _write_csv(plan: Plan, path: Path) -> None:
 
 def _read_csv(path: Path, spec: EnvSpec | None) -> Plan:
     if spec is None:
-        raise VhdError("a .csv holds states and no goal. Say whose they are: Plan.load(path, planner.spec).")
+        raise VhdError("a .csv has states but no environment. Give it: Plan.load(path, planner.spec).")
     with open(path, newline="", encoding="utf-8") as file:
         header, *rows = csv.reader(file)
     if header != ["step", *spec.state_names]:

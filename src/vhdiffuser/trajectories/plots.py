@@ -50,7 +50,7 @@ def projection_of(spec: EnvSpec | None) -> str | None:
 
 
 def known_walls(spec: EnvSpec, walls: npt.ArrayLike | None) -> FloatArray:
-    """(n, 4) the walls given, or the environment's own."""
+    """(n, 4) the given walls, or the environment's."""
     if walls is None:
         return walls_of(spec)
     boxes = as_numbers("walls", walls)

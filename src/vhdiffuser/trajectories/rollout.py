@@ -33,7 +33,9 @@ class Rollout:
 
     def __post_init__(self) -> None:
         if len(self.actions) != len(self.observations) - 1:
-            raise VhdError(f"{len(self.observations)} observations and {len(self.actions)} actions: one less is due.")
+            raise VhdError(
+                f"{len(self.observations)} observations and {len(self.actions)} actions: one less is needed."
+            )
         if not self.plans:
             raise VhdError("a rollout needs at least one plan.")
 
@@ -106,9 +108,9 @@ class Rollout:
         return write_film(spec, [self], known_walls(spec, walls), path)
 
     def until(self, steps: int) -> Rollout:
-        """Its first steps, with the plans made by then; as yet without success."""
+        """The first steps, with the plans made by then; never a success."""
         if not 0 < as_whole("steps", steps) < self.steps:
-            raise VhdError(f"a rollout of {self.steps} steps is cut after 1 to {self.steps - 1}, not {steps}.")
+            raise VhdError(f"a rollout of {self.steps} steps can be cut after 1 to {self.steps - 1}, not {steps}.")
         plans = tuple((made, plan) for made, plan in self.plans if made < steps)
         return Rollout(self.observations[: steps + 1], self.actions[:steps], False, plans)
 

@@ -15,7 +15,7 @@ from vhdiffuser.envs.locomaze.maze import MazeName
 from vhdiffuser.types import BoolArray, EnvSpec, FloatArray
 
 OGBENCH_TOLERANCE = 0.5
-"""OGBench calls a goal reached at this Euclidean distance in metres."""
+"""OGBench's goal radius: Euclidean, in metres."""
 TORSO_RADIUS = 0.25
 """Radius of the ant's torso: no position nearer to a wall can be reached."""
 ACTION_NOISE: dict[Kind, float] = {"navigate": 0.2, "stitch": 0.2, "explore": 1.0}

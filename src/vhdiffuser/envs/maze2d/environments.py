@@ -1,4 +1,4 @@
-"""The point mazes as environments: D4RL's three, and `make_maze` for a map of one's own."""
+"""The point mazes as environments: D4RL's three, and `make_maze` for custom maps."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _INSTANCES = (
     "or uniform over free space, at rest"
 )
 _STATES_PER_CELL = 32
-"""T_max of a map of one's own, for each cell of its longest way; D4RL's mazes have 36, 34 and 30."""
+"""T_max of a custom map per cell of its longest path; D4RL's mazes have 36, 34 and 30."""
 
 
 def make_maze(
@@ -34,12 +34,12 @@ def make_maze(
     T_max: int | None = None,
     transitions: int = 1_000_000,
 ) -> Environment:
-    """A point maze of any map, with a simulator, data, benchmark and page; `vhdiffuser.register` makes it known.
+    """A point maze of any map, with simulator, data, benchmark and web page; pass it to `vhdiffuser.register`.
 
     `maze` is text with `#` for walls and `O` (or a blank) for free cells, a list of such rows, or an array with 1
     for walls. The outer cells must be walls, and all free cells connected; `G` marks the goal of the Gymnasium task.
     Physics, ball and data are those of D4RL's maze2d. `epsilon` is the goal tolerance in normalised units (default:
-    0.15 in the maze's units), `T_max` the longest plan in states (default: 32 for each cell of the longest way).
+    0.15 in the maze's units), `T_max` the longest plan in states (default: 32 per cell of the longest path).
 
     >>> corridor = make_maze(["#######", "#OOOOO#", "#######"], name="corridor")
     >>> corridor.spec.T_max
@@ -48,7 +48,7 @@ def make_maze(
     plan = Maze.of(maze)
     if T_max is None:
         T_max = 8 * -(-_STATES_PER_CELL * plan.longest_way // 8)
-    if epsilon is None:  # half the extent of the free space is one normalised unit
+    if epsilon is None:  # one normalised unit is half the extent of the free space
         extent = max(len(plan.rows), len(plan.rows[0])) - 2
         epsilon = round(min(max(0.15 / (extent / 2), 0.01), 0.05), 3)
     return _environment(name, plan, epsilon, T_max=T_max, transitions=transitions, key="\n".join(plan.rows))
@@ -68,7 +68,7 @@ def _environment(
     key: str = "",
     recipes: Mapping[str, Any] | None = None,
 ) -> Environment:
-    """`episode_steps`, `reference` and `std` are D4RL's: episode length, scores of 0 and 100, spread of its data."""
+    """`episode_steps`, `reference` and `std` are D4RL's: episode length, scores of 0 and 100, std of its data."""
     spec = EnvSpec(
         name=name,
         observation_dim=4,

@@ -17,14 +17,14 @@ BALL_RADIUS = 0.1
 CELL_OFFSET = -0.2
 """Centre of cell (0, 0) in the ball's coordinates."""
 SMALLEST, LARGEST = 3, 100
-"""Rows and columns that a map may have, its outer walls included."""
+"""Maximum rows and columns of a map, including its outer walls."""
 _FREE = {"O", "G", " ", ".", "0"}
 _WALL = {"#", "1"}
 
 
 @dataclass(frozen=True)
 class Maze:
-    """A map: `#` wall, `O` free, `G` free and the fixed goal. Rows are x, columns are y; the rim is wall."""
+    """A map: `#` wall, `O` free, `G` free and the fixed goal. Rows are x, columns are y; the border is wall."""
 
     rows: tuple[str, ...]
     """One string per row, all of the same length."""
@@ -46,7 +46,9 @@ class Maze:
         if len(self.free_cells) < 2:
             raise VhdError("a maze needs at least two free cells (O), to go from one to the other.")
         if len(self._reached(tuple(self.free_cells[0]))) < len(self.free_cells):
-            raise VhdError("every free cell of a maze must be reachable from every other; this one has closed rooms.")
+            raise VhdError(
+                "every free cell of a maze must be reachable from every other; this one has disconnected parts."
+            )
 
     @classmethod
     def of(cls, maze: str | Sequence[str] | FloatArray | Sequence[Sequence[int]] | Maze) -> Maze:
@@ -73,7 +75,7 @@ class Maze:
 
     @cached_property
     def goal_cell(self) -> IntArray:
-        """(2,) row and column of the fixed goal; the last free cell where none is marked."""
+        """(2,) row and column of the fixed goal; the last free cell if none is marked."""
         marked = [(r, row.index("G")) for r, row in enumerate(self.rows) if "G" in row]
         return np.array(marked[0]) if marked else self.free_cells[-1]
 
@@ -89,10 +91,10 @@ class Maze:
         return 0 <= row < len(self.rows) and 0 <= column < len(self.rows[0]) and self.rows[row][column] != "#"
 
     def cell_place(self, row: int, column: int) -> FloatArray:
-        """(2,) where D4RL puts the ball for a cell: at (row, column), 0.2 off its centre."""
+        """(2,) where D4RL places the ball for a cell: at (row, column), 0.2 off its centre."""
         if not self.is_free(row, column):
             raise VhdError(
-                f"cell ({row}, {column}) is a wall or outside the maze; free is, for example, "
+                f"cell ({row}, {column}) is a wall or outside the maze; a free cell is, for example, "
                 f"{tuple(self.free_cells[0].tolist())}."
             )
         return np.array([row, column], np.float32)
@@ -103,11 +105,11 @@ class Maze:
 
     @property
     def longest_way(self) -> int:
-        """Cells on the longest of all shortest ways between two free cells, both ends included."""
+        """Cells on the longest shortest path between two free cells, both ends included."""
         return max(max(self._reached(tuple(cell)).values()) for cell in self.free_cells) + 1
 
     def _reached(self, start: tuple[int, ...]) -> dict[tuple[int, int], int]:
-        """Cells that can be reached from `start`, with the number of moves."""
+        """Cells reachable from `start`, with the number of moves."""
         first = (int(start[0]), int(start[1]))
         moves, queue = {first: 0}, [first]
         for r, c in queue:

@@ -1,8 +1,8 @@
 """D4RL's maze2d on the current MuJoCo: the same frame, mazes and physics, no old gym and no mujoco-py.
 
-A ball of radius 0.1 on two slide joints, pushed by two motors. Its state is (x, y, vx, vy); in that
-frame cell (row, column) is centred at (row - 0.2, column - 0.2): the walls stand one unit off the
-origin while the ball rests at 1.2.
+A ball of radius 0.1 on two slide joints, driven by two motors. Its state is (x, y, vx, vy); in that
+frame cell (row, column) is centred at (row - 0.2, column - 0.2): the walls are offset by one unit,
+the ball's rest position by 1.2.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MAX_SPEED = 5.0
 
 
 def maze_xml(maze: Maze) -> str:
-    """MuJoCo's description of the maze."""
+    """The maze as MuJoCo XML."""
     walls = "\n".join(
         f'<geom type="box" conaffinity="1" material="wall" pos="{r + 1} {c + 1} 0" size=".5 .5 .2"/>'
         for r, row in enumerate(maze.rows)
@@ -54,7 +54,7 @@ def maze_xml(maze: Maze) -> str:
 
 
 class MazePhysics:
-    """The simulation alone: set, step, read. Data generation runs on this, 30,000 steps/s on a core."""
+    """The simulation alone: set, step, read. Used for data generation, at 30,000 steps/s per core."""
 
     def __init__(self, maze: Maze) -> None:
         self.model = mujoco.MjModel.from_xml_string(maze_xml(maze))
@@ -89,7 +89,7 @@ class Maze2dEnv(PlanningEnv):
         self._goal = np.full(2, np.nan)
 
     def reset(self, instance: Instance) -> FloatArray:
-        """Stand at the start; a start of 2 numbers is a position at rest."""
+        """Reset to the start; a start of 2 numbers is a position at rest."""
         self.physics.set(self.spec.start_state(instance.start))
         self._goal = np.asarray(instance.goal, dtype=np.float64)
         return self.physics.state()
@@ -100,7 +100,7 @@ class Maze2dEnv(PlanningEnv):
         return self.physics.state()
 
     def sample_instance(self, rng: np.random.Generator, distribution: str = "reset") -> Instance:
-        """`reset`: D4RL's own draw, cells +- 0.1; `uniform`: anywhere the ball fits, at rest."""
+        """`reset`: as in D4RL, cells +- 0.1; `uniform`: anywhere the ball fits, at rest."""
         if distribution == "reset":
             cells = self.maze.free_cells
             start, goal = cells[rng.integers(len(cells), size=2)] + rng.uniform(-0.1, 0.1, size=(2, 2))
@@ -114,7 +114,7 @@ class Maze2dEnv(PlanningEnv):
         return Instance(state, goal.astype(np.float32), int(rng.integers(2**31)))
 
     def check(self, instance: Instance) -> None:
-        """Refuse points outside the maze, inside a wall, or nearer to one than the ball's radius."""
+        """Raise `VhdError` for points outside the maze, inside a wall, or closer to one than the ball's radius."""
         for name, value in self.finite_ends(instance):
             if not inside(self.walls, value[:2]):
                 (x_low, y_low), (x_high, y_high) = extent(self.walls)
@@ -122,7 +122,7 @@ class Maze2dEnv(PlanningEnv):
                     f"{self.spec.name}: {name} ({value[0]:.2f}, {value[1]:.2f}) is outside the maze, which reaches "
                     f"from {x_low:g} to {x_high:g} in x and from {y_low:g} to {y_high:g} in y."
                 )
-            # Data touches the walls to within the contact margin, so allow as much.
+            # In the data, the ball touches the walls to within the contact margin, so allow as much.
             if wall_distance(self.walls, value[:2]) < BALL_RADIUS - 0.01:
                 raise VhdError(
                     f"{self.spec.name}: {name} ({value[0]:.2f}, {value[1]:.2f}) is inside a wall, or nearer to one "
