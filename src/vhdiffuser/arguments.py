@@ -1,4 +1,4 @@
-"""What callers hand in, checked once and for all: numbers, whole numbers, seeds. Each refusal says what is allowed."""
+"""Validation of callers' arguments: numbers, whole numbers, seeds. Each error says what is allowed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from vhdiffuser.errors import VhdError
 
 
 def as_numbers(name: str, values: npt.ArrayLike) -> npt.NDArray[np.float32]:
-    """A float32 array of what a caller gave as numbers: a list, a tuple, an array."""
+    """Numbers in a list, tuple or array, as a float32 array."""
     try:
         return np.asarray(values, np.float32)
     except (TypeError, ValueError):
@@ -26,7 +26,7 @@ def as_whole(name: str, value: Any, least: int = 0) -> int:
 
 
 def as_seed(value: Any) -> int:
-    """A seed: a whole number that 64 bits hold, and not negative."""
+    """A seed: a non-negative integer below 2^63."""
     seed = as_whole("seed", value)
     if seed >= 2**63:
         raise VhdError(f"seed must be below 2^63, got {seed}.")
@@ -34,6 +34,6 @@ def as_seed(value: Any) -> int:
 
 
 def shown(value: Any) -> str:
-    """A value as messages show it."""
+    """A value as shown in messages."""
     text = " ".join(repr(value).split())
     return text if len(text) <= 80 else text[:77] + "..."

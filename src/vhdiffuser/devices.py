@@ -1,4 +1,4 @@
-"""Where torch computes."""
+"""Choice of torch device."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from vhdiffuser.errors import VhdError
 
 
 def pick_device(name: str | torch.device) -> torch.device:
-    """`auto`: the accelerator if there is one, else the CPU."""
+    """`auto`: the accelerator if there is one, otherwise the CPU."""
     if name == "auto":
         accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
         return accelerator or torch.device("cpu")

@@ -59,7 +59,7 @@ class OutsideDataWarning(VhdWarning):
 
 
 class OtherEnvironmentWarning(VhdWarning):
-    """A planner that is run in another environment than the one that it was trained for."""
+    """A planner runs in another environment than the one it was trained for."""
 
 
 class ClippedLengthWarning(VhdWarning):

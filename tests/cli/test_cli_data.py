@@ -135,7 +135,7 @@ def test_get_info_and_draw(umaze, capsys, tmp_path):
 def test_get_again_keeps_what_is_there_and_refuses_to_mix(umaze, capsys):
     before = dataset_path("maze2d-umaze").read_bytes()
     assert run(["data", "get", "maze2d-umaze"]) == 0
-    assert "already here" in capsys.readouterr().out
+    assert "already in the cache" in capsys.readouterr().out
     assert run(["data", "get", "maze2d-umaze", "--size", "4000"]) == 1
     assert "--replace" in capsys.readouterr().err
     assert dataset_path("maze2d-umaze").read_bytes() == before
@@ -174,7 +174,7 @@ def test_own_data_from_file_to_info(capsys, tmp_path):
     command = ["data", "import", "robot", str(tmp_path / "a.npz"), "--goal-dims", "0", "1", "--t-max", "32"]
     assert run(command) == 0
     assert run(command) == 1
-    assert "already here" in capsys.readouterr().err
+    assert "already exists" in capsys.readouterr().err
     assert run(["data", "info", "robot", "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert facts["transitions"] == 88

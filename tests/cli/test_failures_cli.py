@@ -74,7 +74,7 @@ def test_rows_of_other_weights_are_planned_with_those_there_are_and_it_is_said(b
     finally:
         kept.rename(weights)
     captured = capsys.readouterr()
-    assert "other weights" in captured.err
+    assert "not found" in captured.err
     assert "did not fail again" in captured.out
 
 

@@ -131,7 +131,7 @@ def test_a_map_is_read_from_an_array(kind) -> None:
         ("#####\n#OOO \n#####", r"all equally long"),
         ("#####\n#OOOO\n#####", "outer cells .* walls"),
         ("##O##\n#OOO#\n#####", "outer cells .* walls"),
-        ("#####\n#O#O#\n#####", "closed rooms"),
+        ("#####\n#O#O#\n#####", "disconnected parts"),
         ("#####\n#OXO#\n#####", r"# \(wall\), O \(free\) and G \(goal\); got \['X'\]"),
         ("#####\n#GOG#\n#####", "at most one fixed goal"),
         ("###\n#O#\n###", "two free cells"),
@@ -169,7 +169,7 @@ def test_a_maze_has_what_the_others_have() -> None:
     assert (chosen.spec.epsilon, chosen.spec.T_max) == (0.02, 100)
     assert chosen.builder is not None
     assert chosen.builder.transitions == 5000
-    with pytest.raises(VhdError, match="closed rooms"):
+    with pytest.raises(VhdError, match="disconnected parts"):
         make_maze("#####\n#O#O#\n#####")
 
 

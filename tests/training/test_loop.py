@@ -96,7 +96,7 @@ def test_fine_tuning_begins_where_the_model_ended(tmp_path):
     path = train(lambda device: LineTask(), few, tmp_path / "again", lambda status: None, begin_with=path)
     again = load_model(path, "planner")[1]
     assert (again.updates, again.notes["began_with"]["updates"], again.updates_in_all) == (1, 301, 302)
-    with pytest.raises(DataError, match="do not fit"):
+    with pytest.raises(DataError, match="do not match"):
         train(lambda device: LineTask(width=4), few, tmp_path / "third", lambda status: None, begin_with=model)
 
 
@@ -110,7 +110,7 @@ def test_same_seed_same_weights_other_seed_others(tmp_path):
 
 def test_sigterm_writes_a_checkpoint_and_the_next_run_ends_at_the_same_weights(tmp_path):
     (whole, _), _ = run(tmp_path / "whole")
-    with pytest.raises(Interrupted, match="Run the same command to go on") as stop:
+    with pytest.raises(Interrupted, match="Run the same command to continue") as stop:
         run(tmp_path / "stopped", stop_at=123)
     assert stop.value.signal == signal.SIGTERM
     (resumed, header), task = run(tmp_path / "stopped")

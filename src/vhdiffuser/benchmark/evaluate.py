@@ -74,7 +74,7 @@ def evaluate(
 
 
 def _digests(planner: Planner) -> dict[str, str]:
-    """SHA-256 of the weights in memory, by kind: rows of one planner are never taken for another's."""
+    """SHA-256 of the weights in memory, by kind, so that rows of different planners are never mixed."""
     networks = {"planner": planner.network}
     if isinstance(planner.length_predictor, LengthPredictor):
         networks["length"] = planner.length_predictor.network

@@ -82,22 +82,22 @@ class PlannerChoice:
     models: dict[str, str]
     """Digest of each model file, by kind."""
     saved: PlanningOptions | None = None
-    """What was saved with the planner; None where it never was."""
+    """The options saved with the planner; None if it was never saved."""
 
     @classmethod
     def of(cls, planner: Planner, models: dict[str, str]) -> PlannerChoice:
-        """A planner with the options that it has now."""
+        """A planner with its current options."""
         return cls(planner, planner.options, models, planner.saved_options)
 
     def describe(self) -> dict[str, Any]:
-        """What results record: every planning option, those that are as saved with the planner, and the models."""
+        """What results record: every planning option, which of them are as saved with the planner, and the models."""
         options = _recorded(self.options)
         saved = {} if self.saved is None else _recorded(self.saved)
         return {**options, AS_SAVED: [key for key in options if options[key] == saved.get(key)], "models": self.models}
 
 
 def _recorded(options: PlanningOptions) -> dict[str, Any]:
-    """Planning options by their names in results, where a row's `steps` are those of its execution."""
+    """Planning options by their names in results, where `steps` means executed steps."""
     return {"sampler_steps" if name == "steps" else name: value for name, value in options.to_json().items()}
 
 
@@ -145,7 +145,7 @@ def method_models(method: Method, environment: Environment, source: Source = "au
 
 
 def _route_graph(environment: Environment, piece: int, source: Source) -> Path:
-    """The route graph that plans are composed by; a `DataError` says how to make it or do without."""
+    """The route graph for composed plans; a `DataError` says how to build it or do without."""
     path = find_model(environment.name, "route", source)
     if not path.is_file():
         raise DataError(

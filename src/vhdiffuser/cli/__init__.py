@@ -54,7 +54,7 @@ _REFERENCE = re.compile(r"(.+\.py|[A-Za-z_]\w*(\.\w+)+):[A-Za-z_]\w*")
 _NAMELESS = ("serve", "envs", "report", "completion")
 """Commands that take no environment name and use everything registered."""
 _BY_OPTION = ("import-diffuser", "demo")
-"""Commands that have an option `--env` of their own."""
+"""Commands with their own option `--env`."""
 
 EXAMPLES = """\
 examples:

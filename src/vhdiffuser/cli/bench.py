@@ -66,7 +66,7 @@ class Bench:
     smoothing: float | None = None
     """Control steps over which plans are evened out; 0: through every knot (default: the planner's own)."""
     stretch: float | None = None
-    """How many times as slowly as the data moves plans are to be followed (default: the planner's own)."""
+    """How many times slower than the data plans move (default: the planner's)."""
     candidates: int | None = None
     """Candidates drawn per plan; the one that least violates predicted distances is kept. 1 is no selection
     (default: the planner's)."""

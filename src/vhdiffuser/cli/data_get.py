@@ -1,4 +1,4 @@
-"""`vhd data get` and `vhd data build`: an environment's data, or that of a maze of one's own."""
+"""`vhd data get` and `vhd data build`: the data of an environment, or of a custom maze."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Get:
         if dataset_path(spec.name).exists() and not self.replace:
             present = load_dataset(spec.name)
             self._require_same(present)
-            print_dataset(present, self.json, "already here: ")
+            print_dataset(present, self.json, "already in the cache: ")
             return
         dataset = None
         if self.source == "official" or (self.source == "auto" and self.size is None and self.seed is None):
@@ -100,7 +100,7 @@ class Get:
         unmet = [f"{key} {value}" for key, value in wishes.items() if value is not None and has.get(key) != value]
         if unmet:
             raise DataError(
-                f"the cache holds another {self.env} dataset ({dataset_line(present)}), not one with "
+                f"the cache has another {self.env} dataset ({dataset_line(present)}), not one with "
                 f"{', '.join(unmet)}. Pass --replace to replace it."
             )
 

@@ -1,4 +1,4 @@
-"""`vhd data import`: a user's own trajectories."""
+"""`vhd data import`: import a user's own trajectories."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`vhd data info`: what a dataset holds, in words."""
+"""`vhd data info`: describe a dataset."""
 
 from __future__ import annotations
 

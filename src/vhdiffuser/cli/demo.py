@@ -42,7 +42,7 @@ class Demo:
     planner: Positional[Annotated[str, tyro.conf.arg(metavar="ENV")]] = "maze2d-large"
     """Environment with shipped weights (`vhd models`) or models that you trained, or a folder of exported models."""
     env: str | None = None
-    """Environment to run a folder's weights in (default: the one that they name)."""
+    """Environment to run a folder's weights in (default: the one they were trained for)."""
     n: int = 100
     """Instances."""
     seed: int = 0

@@ -54,7 +54,7 @@ class Envs:
 
 
 def _shortened(names: list[str], known: list[str]) -> list[str]:
-    """Names, and `word-*` in place of all that begin with the same word."""
+    """Names, with `word-*` in place of all names that begin with the same word."""
     short = []
     for name in names:
         alike = [other for other in known if other.partition("-")[0] == name.partition("-")[0]]

@@ -1,7 +1,7 @@
-"""Tracking of a state plan by a robot whose action is the displacement of its next step (OGBench's point).
+"""Tracking of a plan by a robot whose actions are displacements (OGBench's point).
 
-Such a robot has no velocity to control: the action that reaches the plan's next state is known exactly, and where
-that is farther than one step reaches, the robot makes as much of the way as it can.
+Such a robot has no velocity to control: the action that reaches the plan's next state is known exactly. If that is
+farther than one step, the robot moves as far as it can.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class DisplacementController(Controller):
     """a_t = clip((p_{t+1} - p) / step_length, -1, 1)."""
 
     def __init__(self, spec: EnvSpec, step_length: float | None) -> None:
-        """`step_length`: units by which an action of 1 moves the robot in one control step."""
+        """`step_length`: units by which an action of 1 moves the robot per control step."""
         if step_length is None or not step_length > 0:
             raise VhdError(
                 f"{spec.name}: the controller `displacement` needs the units by which an action of 1 moves the robot "

@@ -28,7 +28,7 @@ class PlannerConfig:
     horizon: int | None = None
     """Train only on crops of this many states (fixed-horizon baselines); none: random lengths."""
     longest: int | None = None
-    """Train on crops of at most this many states; none for T_max (the paper). Longer plans are then composed of pieces
+    """Train on crops of at most this many states; none: T_max (the paper). Longer plans are then composed of pieces
     (`PlanningOptions.piece`)."""
     directness: float | None = None
     """Keep only crops at most this many times as long as the predicted distance between their ends; none: every crop

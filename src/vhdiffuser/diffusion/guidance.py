@@ -76,13 +76,13 @@ class Guidance:
 
 
 def _costs(cost: Cost, places: torch.Tensor) -> torch.Tensor:
-    """(B, M) costs of (B, M, goal_dim) positions, by a function that may be the caller's own."""
+    """(B, M) costs of (B, M, goal_dim) positions, from a function that may be the caller's."""
     allowed = "avoid must be a function that maps positions (B, M, goal_dim) to costs (B, M) by torch operations"
     try:
         costs = cost(places)
     except VhdError:
         raise
-    except Exception as error:  # it is somebody else's code
+    except Exception as error:  # third-party code may raise anything
         raise VhdError(f"{allowed}; it failed with {type(error).__name__}: {error}.") from error
     if not isinstance(costs, torch.Tensor):
         raise VhdError(f"{allowed}; it gave {type(costs).__name__}.")

@@ -45,12 +45,12 @@ class PlanningOptions:
     candidates: int = 1
     """Candidates drawn per plan; the one that least violates predicted distances is returned. 1 is no selection."""
     piece: int = 0
-    """States of a piece: a longer plan is composed of overlapping pieces along the Length Predictor's route, and may be
-    of any length. 0: every plan is drawn whole (the paper), in at most T_max states."""
+    """States per piece: longer plans consist of overlapping pieces along the Length Predictor's route, and may have
+    any length. 0: every plan is sampled whole (the paper), with at most T_max states."""
 
     def __post_init__(self) -> None:
         for name in ("steps", "gamma", "smoothing", "stretch", "candidates", "piece"):
-            if isinstance(value := getattr(self, name), np.generic):  # such as numpy.linspace gives
+            if isinstance(value := getattr(self, name), np.generic):  # e.g. from numpy.linspace
                 object.__setattr__(self, name, value.item())
         for name in ("steps", "candidates", "piece"):
             if not isinstance(getattr(self, name), int) or isinstance(getattr(self, name), bool):

@@ -89,7 +89,7 @@ Clean = Callable[[torch.Tensor, int], torch.Tensor]
 
 
 def network_clean(network: nn.Module, process: Process) -> Clean:
-    """Line 4, left: the tau^0 that the network's answer implies, clipped to the data's limits, as in Diffuser."""
+    """Line 4, left: the tau^0 implied by the network's output, clipped to the data's limits as in Diffuser."""
 
     def clean(tau: torch.Tensor, level: int) -> torch.Tensor:
         i = torch.full((len(tau),), level, device=tau.device)

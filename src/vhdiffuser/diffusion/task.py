@@ -64,7 +64,7 @@ class PlannerTask:
             self.longest = max(self.shortest, min(self.longest, self._longest_direct()))
 
     def _crop_lengths(self) -> tuple[int, int]:
-        """L_min and T_max (or `longest`), or the fixed horizon twice; never longer than the data allows."""
+        """L_min and T_max (or `longest`), or the fixed horizon twice; limited by the longest episode."""
         L_min, T_max = self.spec.L_min, min(self.spec.T_max, self.config.longest or self.spec.T_max)
         if self.config.horizon is not None:
             L_min = T_max = self.config.horizon

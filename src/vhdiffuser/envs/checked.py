@@ -1,4 +1,4 @@
-"""Simulators are anybody's code: what they give is checked, and what they raise is said in words."""
+"""Simulators are third-party code: their outputs are validated, and their exceptions reported as `VhdError`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from vhdiffuser.types import EnvSpec, FloatArray, Instance
 
 @contextmanager
 def foreign_code(what: str) -> Iterator[None]:
-    """Around a call of somebody else's code: what it raises becomes a `VhdError` that says what failed, and where."""
+    """Context for calling third-party code: its exceptions become a `VhdError` that says what failed, and where."""
     try:
         yield
     except VhdError:
@@ -30,38 +30,38 @@ def foreign_code(what: str) -> Iterator[None]:
 
 
 def make_simulator(make: Callable[[], PlanningEnv]) -> PlanningEnv:
-    """A simulator, which must have what a `PlanningEnv` has."""
+    """Create a simulator and check that it is a `PlanningEnv` with a spec."""
     name = getattr(make, "__name__", type(make).__name__)
     with foreign_code(f"making the simulator with {name}()"):
         env: Any = make()
     if not isinstance(env, PlanningEnv):
         raise VhdError(
-            f"{name}() gives {type(env).__name__}. A simulator is a subclass of vhdiffuser.PlanningEnv, with the "
+            f"{name}() returns {type(env).__name__}. A simulator is a subclass of vhdiffuser.PlanningEnv, with the "
             "methods reset, step, sample_instance, check and render (docs/extending.md)."
         )
     if not isinstance(getattr(env, "spec", None), EnvSpec):
         raise VhdError(
-            f"{name}() gives {type(env).__name__} without `spec`. Set `spec` to the EnvSpec of its environment "
+            f"{name}() returns {type(env).__name__} without `spec`. Set `spec` to the EnvSpec of its environment "
             "(docs/extending.md)."
         )
     return env
 
 
 def check_trained_for(planned: EnvSpec, spec: EnvSpec) -> None:
-    """Refuse a planner of other observations, states, goals or actions than the environment's; warn of the rest."""
+    """Raise `VhdError` if observations, states, goals or actions differ from the environment's; warn about the rest."""
     differ = [item.name for item in fields(EnvSpec) if getattr(planned, item.name) != getattr(spec, item.name)]
-    if not planned.action_dim:  # data without actions says nothing of them
+    if not planned.action_dim:  # unknown for data without actions
         differ = [name for name in differ if name != "action_dim"]
     said = "; ".join(f"{name}: {getattr(planned, name)} and {getattr(spec, name)}" for name in differ)
-    told = f"the planner was trained for {planned.name}, and {spec.name} differs from that ({said})."
+    told = f"the planner was trained for {planned.name}, which differs from {spec.name} ({said})."
     if not {"observation_dim", "state_dims", "goal_dims", "action_dim"}.isdisjoint(differ):
-        raise VhdError(f"{told} Train a planner for {spec.name}, or run this one where it belongs.")
+        raise VhdError(f"{told} Train a planner for {spec.name}, or run this one in {planned.name}.")
     if differ:
-        warn(f"{told} What it does there says little of how good it is.", OtherEnvironmentWarning)
+        warn(f"{told} Its results there say little about its quality.", OtherEnvironmentWarning)
 
 
 def draw_instance(env: InstanceSource, rng: np.random.Generator, distribution: str = "reset") -> Instance:
-    """A start and a goal that a simulator draws, of the sizes that its spec allows."""
+    """A start and a goal drawn by a simulator, checked against its spec."""
     with foreign_code(f"{env.spec.name}: sample_instance of {type(env).__name__}"):
         instance: Any = env.sample_instance(rng, distribution)
     if not isinstance(instance, Instance):
@@ -75,24 +75,24 @@ def draw_instance(env: InstanceSource, rng: np.random.Generator, distribution: s
 
 
 def observed(env: PlanningEnv, method: str, *arguments: Any) -> FloatArray:
-    """(o,) what `reset` or `step` gives, checked."""
+    """(o,) the observation returned by `reset` or `step`, validated."""
     with foreign_code(f"{env.spec.name}: {method} of {type(env).__name__}"):
         observation = getattr(env, method)(*arguments)
     return stacked(env, method, [observation])[0]
 
 
 def stacked(env: PlanningEnv, method: str, observations: Sequence[Any]) -> FloatArray:
-    """(k, o) of k observations; one of another size, of no numbers or not finite is refused."""
+    """(k, o) from k observations; wrong sizes, types and non-finite values are refused."""
     try:
         together = np.stack(observations)
     except (TypeError, ValueError):
-        together = np.empty(0, object)  # they are not even alike
+        together = np.empty(0, object)  # of different shapes
     numbers = together.shape[1:] == (env.spec.observation_dim,) and together.dtype.kind in "fiu"
     if numbers and np.isfinite(together).all():
         return together
     for observation in observations:
         _refuse_observation(env, method, observation)
-    raise VhdError(f"{env.spec.name}: {method} of {type(env).__name__} gives observations of different types.")
+    raise VhdError(f"{env.spec.name}: {method} of {type(env).__name__} returns observations of different types.")
 
 
 def _refuse_observation(env: PlanningEnv, method: str, observation: Any) -> None:
@@ -102,7 +102,7 @@ def _refuse_observation(env: PlanningEnv, method: str, observation: Any) -> None
         hint = " (Gymnasium's tuple? Return the observation alone)" if isinstance(observation, tuple) else ""
         raise VhdError(f"{says} as a numpy array, got {type(observation).__name__}{hint}.")
     if observation.shape != (spec.observation_dim,):
-        raise VhdError(f"{says}, got shape {observation.shape}. Mend the simulator, or `observation_dim` of its spec.")
+        raise VhdError(f"{says}, got shape {observation.shape}. Fix the simulator, or `observation_dim` of its spec.")
     if observation.dtype.kind not in "fiu":
         raise VhdError(f"{says}, got dtype {observation.dtype}.")
     if not np.isfinite(observation).all():

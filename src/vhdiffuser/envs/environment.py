@@ -67,7 +67,7 @@ class Environment:
     controller: str = "inverse_dynamics"
     """Low-level controller: `pd`, `displacement`, `inverse_dynamics`, or the name of a registered one."""
     displacement: float | None = None
-    """Units by which an action of 1 moves the robot in one control step, where actions are displacements."""
+    """Units by which an action of 1 moves the robot per control step, if actions are displacements."""
     horizons: tuple[int, ...] = ()
     """H1, H2, H3 of the fixed-horizon baselines (default: a quarter, a half and all of T_max)."""
     step_budget: int = 0

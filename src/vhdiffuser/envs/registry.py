@@ -32,7 +32,7 @@ OURS = (
     "vhdiffuser.envs.pointmaze.environments:ENVIRONMENTS",
     "vhdiffuser.envs.antmaze.environments:OGBENCH",
 )
-"""The paper's five and OGBench's mazes, by the same kind of reference as anybody's."""
+"""The paper's five environments and OGBench's mazes, by the same kind of reference as any other."""
 
 
 class _Environments(Registry[Environment]):

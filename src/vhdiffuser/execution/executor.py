@@ -120,7 +120,7 @@ class Executor:
         return [item for item in stopped if item.episode.phase == "waiting"], ended
 
     def _checked(self, actions: FloatArray) -> FloatArray:
-        """(B, m) of the environment's m, or refused."""
+        """(B, m) actions, checked against the environment's m."""
         spec = self.planner.spec
         if spec.action_dim and np.shape(actions)[1:] != (spec.action_dim,):
             raise VhdError(

@@ -57,7 +57,7 @@ class _Slots:
 
 
 def _serve(pipe: Connection) -> None:
-    """A worker's life: take what makes simulators, then answer each (command, slots, values) until the pipe closes."""
+    """Main loop of a worker: receive the factory, then answer each (command, slots, values) until the pipe closes."""
     # Ctrl-C reaches the whole process group; the main process ends the workers by closing their pipes.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     simulators: _Slots | VhdError
@@ -127,7 +127,7 @@ class Simulators:
         try:
             pipe.send(self._make_env)
         except OSError:
-            return  # the worker is gone already; that is said when it is asked
+            return  # the worker has already ended; the next request reports it
         except Exception as error:  # a lambda, or a function within a function
             raise VhdError(
                 f"what makes the simulator cannot be sent to worker processes ({error}). Make it a class or a function "

@@ -108,7 +108,7 @@ class RelayGraphConfig:
     least: int = 3
     """Minimum observations of a hop."""
     sparse_cost: float = 0.5
-    """How much dearer a hop into a region is where the data is thin: up to 1 + this times its steps."""
+    """Penalty on hops into sparse regions: they cost up to 1 + this times their steps."""
     floor: float = 0.05
     """Share of T_max below which distances come from anchors alone."""
 

@@ -14,7 +14,7 @@ def plan_lengths(
 ) -> IntArray:
     """L_hat = clip(gamma (f T_max + 1), L_min, T_max) of distances f T_max of any shape, in states.
 
-    Where a plan may be composed of pieces (`unlimited`, of the same shape) T_max is no limit.
+    T_max does not apply to plans that may be composed of pieces (`unlimited`, of the same shape).
 
     Rounded up: a plan that is too short cannot be followed, one that is a step too long can. A `ClippedLengthWarning`
     counts the lengths clipped at T_max.

@@ -34,9 +34,9 @@ from vhdiffuser.weights.format import ModelHeader, load_model
 _FAR_OUTSIDE = 1.2
 """Normalised magnitude above which a state counts as far outside the data, which fills [-1, 1]."""
 _KNOWN, _BEYOND = 0.9, 1.1
-"""Shares of T_max by the route graph: up to the first the network is asked, from the second on the graph."""
+"""Shares of T_max, by the route graph: below the first the network is used, above the second the graph."""
 _CALIBRATION = 4096
-"""Pairs of landmarks by which the graph's steps are brought to the network's scale."""
+"""Pairs of landmarks used to calibrate the graph's steps to the network's."""
 _CHUNK = 2048
 """Queries per forward pass: large enough to be fast, small enough for the cache."""
 
@@ -52,7 +52,7 @@ class LengthPredictor:
         normalizer: Normalizer,
         routes: RouteGraph | None = None,
     ) -> None:
-        """With `routes`, distances reach beyond T_max and `route` gives the way."""
+        """With `routes`, distances extend beyond T_max and `route` returns the path."""
         self.network = network.eval()
         self.routes = routes
         self.spec = spec
@@ -70,7 +70,7 @@ class LengthPredictor:
         make_encoder: MakeEncoder = FourierEncoder,
         routes: Path | str | None = None,
     ) -> LengthPredictor:
-        """Read a model file written by `vhd train length`, and a route graph of `vhd train route`, if given."""
+        """Read a model file from `vhd train length` and, if given, a route graph from `vhd train route`."""
         tensors, header = load_model(Path(path), "length")
         spec, config = EnvSpec.from_json(header.spec), LengthConfig.from_json(header.config)
         network = LengthNetwork(
@@ -115,7 +115,7 @@ class LengthPredictor:
         return quantiles[..., 0], quantiles.max(axis=-1) - quantiles.min(axis=-1)
 
     def route(self, start: npt.ArrayLike, goal: npt.ArrayLike) -> Route:
-        """The way from a start (d,) to a goal (goal_dim,), of any length: places and the steps to each.
+        """The route from a start (d,) to a goal (goal_dim,), of any length: places and the steps to each.
 
         Where no observed moves join the two, `known` is False and the route is just the two.
         """
@@ -180,7 +180,7 @@ class LengthPredictor:
 
     @cached_property
     def _far_scale(self) -> FloatArray:
-        """(quantiles,) the network's steps over the graph's, the median of pairs of landmarks that both know well."""
+        """(quantiles,) median ratio of the network's steps to the graph's, over pairs of landmarks within T_max."""
         assert self.routes is not None
         rng = np.random.default_rng(0)
         first, second = rng.integers(len(self.routes.places), size=(2, _CALIBRATION))

@@ -1,7 +1,7 @@
-"""The route graph as training uses it: steps between any two states of the dataset, by way of landmarks.
+"""The route graph as training uses it: steps between any two states of the dataset, through landmarks.
 
-The triangle bound D*(s, g) <= D*(s, h) + D*(h, g) with one relay h and learned distances takes long to carry short
-distances to far pairs, and the least of many noisy estimates lies too low. `RouteGraph` adds up many observed hops.
+The triangle bound D*(s, g) <= D*(s, h) + D*(h, g) with one relay h and learned distances propagates slowly from near to
+far pairs, and the minimum of many noisy estimates is biased low. `RouteGraph` sums many observed hops.
 """
 
 from __future__ import annotations

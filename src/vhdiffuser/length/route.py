@@ -1,12 +1,12 @@
-"""Routes of any length: a graph of places that the data visits, joined by moves that the data made.
+"""Routes of any length: a graph of landmarks in the data, connected by observed moves.
 
-D*(s, g) <= D*(s, h) + D*(h, g), used with many relays h and *observed* distances. Landmarks cover the goal space; a
-hop joins two of them when states near the one were seen to move to the other; Dijkstra's algorithm adds hops up.
-Three details keep routes honest and easy to follow. A move seen a little beside a landmark is shifted onto it, so that
-hops do not gain the width of a region, and joining two hops costs the steps it takes to move one region's radius. A
-hop's length is a low quantile of what was observed, so detours do not count. And landmarks stand at the mean of the
-states around them, hops into sparse regions cost more, so routes keep to where the data is dense.
-Nothing but offline states is used: no simulator, no map.
+D*(s, g) <= D*(s, h) + D*(h, g), with many relays h and *observed* distances. Landmarks cover the goal space; a hop
+connects two of them if states near one were observed to move to the other; Dijkstra's algorithm sums the hops.
+Three details keep routes unbiased and easy to follow. A move observed near a landmark is shifted onto it, so that
+hops do not gain the width of a region, and joining two hops costs the steps needed to move one region's radius. A
+hop's length is a low quantile of the observed ones, so detours do not count. Landmarks lie at the mean of the
+states around them and hops into sparse regions cost more, so routes stay where the data is dense.
+Only offline states are used: no simulator, no map.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ if TYPE_CHECKING:
 
 _TENSORS = ("places", "starts", "stops", "hops", "sparsity")
 _LAGS = 6
-"""Different lengths of a hop that are looked at, between m and 2m steps."""
+"""Number of hop lengths tried, between m and 2m steps."""
 _CANDIDATES = 20_000
-"""States among which landmarks are chosen, and by which speed is measured."""
+"""States from which landmarks are chosen and speed is measured."""
 _CROWD = 100_000
-"""States by which landmarks are centred and density is measured."""
+"""States used to centre landmarks and measure density."""
 
 
 @dataclass(frozen=True)
 class Route:
-    """The way from a start to a goal: places in order, and when they are reached."""
+    """A route from a start to a goal: places in order, and the steps to reach them."""
 
     places: FloatArray
     """(n, goal_dim): the start, places where the data is dense, the goal."""
     steps: FloatArray
-    """(n,) control steps from the start to each place, by the shortest known way."""
+    """(n,) control steps from the start to each place, along the shortest known path."""
     known: bool
-    """Whether observed moves join start and goal. If not, the route is just the two, and its steps are a guess."""
+    """Whether observed moves connect start and goal. If not, the route is just the two, and its steps are a guess."""
 
     @property
     def total(self) -> float:
@@ -55,7 +55,7 @@ class Route:
         return float(self.steps[-1])
 
     def at(self, steps: FloatArray) -> FloatArray:
-        """(k,) steps -> (k, goal_dim) places along the route, linear between its own."""
+        """(k,) steps -> (k, goal_dim) places along the route, linearly interpolated."""
         return np.stack([np.interp(steps, self.steps, column) for column in self.places.T], axis=1)
 
 
@@ -85,7 +85,7 @@ class RouteGraph:
         self._hop = dict(zip(zip(starts.tolist(), stops.tolist(), strict=True), hops.tolist(), strict=True))
         cost = (hops + join) * (1 + config.sparse_cost * sparsity[stops])
         self._reversed = csr_matrix((cost, (stops, starts)), shape=(M, M))
-        # Row g, filled when goal g is first asked for: steps from every landmark, and which landmark comes next.
+        # Row g is filled on first use of goal g: steps from every landmark, and the next landmark on the path.
         self._steps = np.full((M, M), np.nan, np.float32)
         self._next = np.full((M, M), -1, np.int32)
 
@@ -93,8 +93,8 @@ class RouteGraph:
     def build(cls, points: FloatArray, last: IntArray, T_max: int, config: RelayGraphConfig) -> RouteGraph:
         """points (N, goal_dim), normalised; last (N,) index of the last state of each state's episode.
 
-        Where regions are too coarse (too many goal dimensions, too little data) there are no hops: rather no way than
-        a wrong one.
+        If regions are too coarse (too many goal dimensions, too little data) there are no hops: better no route than a
+        wrong one.
         """
         places, radius = cover(points[:: max(1, len(points) // _CANDIDATES)], config.landmarks)
         crowd = points[:: max(1, len(points) // _CROWD)]
@@ -112,7 +112,7 @@ class RouteGraph:
 
     @classmethod
     def load(cls, path: Path) -> tuple[RouteGraph, ModelHeader]:
-        """Read what `save` wrote, and its header."""
+        """Read a file written by `save`; returns the graph and the header."""
         tensors, header = load_model(path, "route")
         try:
             arrays = {name: tensors[name].numpy() for name in _TENSORS}
@@ -122,7 +122,7 @@ class RouteGraph:
             raise DataError(f"{path}: damaged ({error}). Build it again with `vhd train route`.") from error
 
     def save(self, path: Path, spec: EnvSpec, normalizer: Normalizer, data_fingerprint: str) -> Path:
-        """Write it, whole or not at all; a few hundred kB."""
+        """Write the graph atomically; a few hundred kB."""
         save_model(path, *self.model(spec, normalizer, data_fingerprint))
         return path
 
@@ -147,14 +147,14 @@ class RouteGraph:
         return self._tree.query(points, p=np.inf)[1]
 
     def steps(self, starts: FloatArray, goals: FloatArray) -> FloatArray:
-        """(B, goal_dim) and (B, goal_dim) -> (B,) steps; infinity where no way is known."""
+        """(B, goal_dim) and (B, goal_dim) -> (B,) steps; infinity if no route is known."""
         here, there = self.region(starts), self.region(goals)
         for goal in np.unique(there):
             self._search(int(goal))
         return self._steps[there, here]
 
     def all_steps(self) -> FloatArray:
-        """(M, M) steps from landmark to landmark; infinity where no way is known."""
+        """(M, M) steps from landmark to landmark; infinity if no route is known."""
         for goal in range(len(self.places)):
             self._search(goal)
         return self._steps.T
@@ -168,18 +168,18 @@ class RouteGraph:
         nodes = [here]
         while nodes[-1] != there:
             nodes.append(int(self._next[there, nodes[-1]]))
-        # The landmarks of the two ends stand beside them: they give way to the ends themselves.
+        # The ends replace their nearest landmarks.
         places = np.concatenate([start[None], self.places[nodes[1:-1]], goal[None]])
         steps = self._steps[there, here] - self._steps[there, [here, *nodes[1:-1], there]]
         return Route(places, steps.astype(np.float64), known=True)
 
     def _search(self, goal: int) -> None:
-        """Fill the row of a goal: the cheapest ways there, and the steps that they take."""
+        """Fill the row of a goal: the cheapest paths to it, and their steps."""
         if not np.isnan(self._steps[goal, goal]):
             return
         cost, following = dijkstra(self._reversed, indices=goal, return_predecessors=True)
         steps = np.full(len(cost), np.inf, np.float32)
-        steps[goal] = 0.0 if len(self.hops) else np.inf  # regions without hops are too coarse to tell
+        steps[goal] = 0.0 if len(self.hops) else np.inf  # without hops, regions are too coarse
         for node in np.argsort(cost)[1:].tolist():
             after = int(following[node])
             if after >= 0:
@@ -188,7 +188,7 @@ class RouteGraph:
 
 
 def cover(points: FloatArray, count: int) -> tuple[FloatArray, float]:
-    """Farthest-point sampling: at most `count` of the (n, goal_dim) points, and the radius to which they cover."""
+    """Farthest-point sampling: at most `count` of the (n, goal_dim) points, and their covering radius."""
     chosen = [0]
     distance = np.abs(points - points[0]).max(axis=1)
     while len(chosen) < min(count, len(points)) and distance.max() > 0:
@@ -198,9 +198,9 @@ def cover(points: FloatArray, count: int) -> tuple[FloatArray, float]:
 
 
 def centred(places: FloatArray, crowd: FloatArray) -> tuple[FloatArray, float]:
-    """Landmarks (M, goal_dim) at the mean of the states (n, goal_dim) nearest to them; the radius to which they cover.
+    """Landmarks (M, goal_dim) moved to the mean of the states (n, goal_dim) nearest to them; and their covering radius.
 
-    Farthest points stand at the rim of the data, along walls; means stand inside. A landmark without states stays.
+    Farthest points lie at the edge of the data, along walls; means lie inside. A landmark without states stays.
     """
     M = len(places)
     region = cKDTree(places).query(crowd, p=np.inf)[1]
@@ -212,7 +212,7 @@ def centred(places: FloatArray, crowd: FloatArray) -> tuple[FloatArray, float]:
 
 
 def steps_to_move(points: FloatArray, last: IntArray, distance: float, T_max: int) -> int | None:
-    """Steps in which the median state moves `distance`; none if that is more than an eighth of T_max."""
+    """Steps in which the median state moves `distance`; None if that is more than an eighth of T_max."""
     start = np.arange(0, len(points), max(1, len(points) // _CANDIDATES))
     for lag in range(1, max(T_max // 8, 1) + 1):
         kept = start[start + lag <= last[start]]
@@ -224,9 +224,9 @@ def steps_to_move(points: FloatArray, last: IntArray, distance: float, T_max: in
 def observed_hops(
     points: FloatArray, last: IntArray, tree: cKDTree, radius: float, m: int, config: RelayGraphConfig
 ) -> FloatArray:
-    """(M, M) steps from landmark to landmark: a low quantile of the moves of m to 2m steps seen between them.
+    """(M, M) steps from landmark to landmark: a low quantile of the observed moves of m to 2m steps.
 
-    0 where there is no hop, as scipy's graphs want it.
+    0 where there is no hop, as scipy's graphs require.
     """
     M = tree.n
     lags = np.unique(np.linspace(m, 2 * m, _LAGS).round().astype(int))
@@ -238,7 +238,7 @@ def observed_hops(
         t = t[:: max(1, len(t) // moves)]
         start = tree.query(points[t], k=[*range(1, neighbours + 1)], p=np.inf)[1]  # (n, neighbours)
         shifted = tree.data[start] + (points[t + lag] - points[t])[:, None]  # (n, neighbours, goal_dim)
-        # Just over the radius: a limit of 0 would find nothing in a world of cells.
+        # Just over the radius: a limit of 0 would find nothing in a grid world.
         distance, stop = tree.query(shifted, p=np.inf, distance_upper_bound=radius + 1e-6)
         known = np.isfinite(distance)
         row[:] = np.bincount(start[known] * M + stop[known], minlength=M * M)

@@ -1,13 +1,13 @@
 """Plans of any length, composed of pieces that are denoised together.
 
-One chain of knots reaches from the start to the goal. At every reverse step overlapping windows of it, each of a
-length that the network was trained on, are predicted in one batch, and where they overlap their predictions are
-blended: most weight to the window in whose middle a knot lies. The network has always seen clean ends, so the ends of
-a window are fixed to what the step before predicted there: neighbours agree more with every step, and no window stops
+One chain of knots spans start and goal. At every reverse step, overlapping windows of it, each of a length that the
+network was trained on, are predicted in one batch, and their predictions are blended where they overlap: a knot's
+weight is largest in the window whose middle it is nearest. The network was trained with clean ends, so the ends of
+a window are clamped to the previous step's prediction: neighbours agree more with every step, and no window stops
 at a waypoint.
 
-Before the first step the prediction is the Length Predictor's route, which is where the chain knows which way to go.
-The route is a suggestion with a radius: knots may leave it by that much, to cut a corner smoothly, and no further.
+Before the first step, the prediction is the Length Predictor's route, which tells the chain where to go. The route is a
+suggestion with a radius: knots may deviate by that much, to cut a corner smoothly, and no further.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.types import EnvSpec, FloatArray, IntArray
 
 ROUTE_POINTS = 512
-"""Points by which the distance to a route is measured."""
+"""Number of points used to measure the distance to a route."""
 _LEAST_WEIGHT = 1e-3
-"""Weight of a window's own ends in the blend; a middle has 1."""
+"""Weight of a window's ends in the blend; its middle has 1."""
 
 
 @dataclass(frozen=True)
 class Windows:
-    """Which knots of which chains the windows of a batch see."""
+    """The chains and knots that the windows of a batch cover."""
 
     chain: torch.Tensor
     """(W,) the chain of each window."""
@@ -65,7 +65,7 @@ def window_starts(K: int, P: int) -> list[int]:
 
 
 class Composed:
-    """A `Clean` for chains: tau^0 of the whole from overlapping windows. Remembers what it predicted last."""
+    """A `Clean` for chains: tau^0 of the whole from overlapping windows. Keeps its last prediction."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class Composed:
         goal_dims: list[int],
     ) -> None:
         """`window_clean` predicts windows of `padded` knots. rough (B, K, d): chains along route (B, R, goal_dim);
-        counts (B,): their knots; `dims`: what is known of a window's first and last knot."""
+        counts (B,): their knots; `dims`: clamped dimensions of a window's first and last knot."""
         self.window_clean, self.estimate, self.route, self.radius = window_clean, rough, route, radius
         self.windows = Windows.over(counts, P, rough.device)
         self.P, self.padded, self.dims, self.goal_dims = P, padded, dims, goal_dims
@@ -99,7 +99,7 @@ class Composed:
         return self.estimate
 
     def _near_route(self, tau0: torch.Tensor) -> torch.Tensor:
-        """tau0 (B, K, d) with every place that is further from the route than the radius moved back to it."""
+        """tau0 (B, K, d) with positions farther from the route than the radius moved back to the radius."""
         places = tau0[..., self.goal_dims]  # (B, K, goal_dim)
         distance = (places[:, :, None] - self.route[:, None]).abs().amax(dim=-1)  # (B, K, R)
         nearest = distance.argmin(dim=-1, keepdim=True).expand(-1, -1, len(self.goal_dims))
@@ -112,10 +112,10 @@ class Composed:
 def rough_chain(
     route: Route, start: FloatArray, K: int, knot_seconds: float, spec: EnvSpec, normalizer: Normalizer
 ) -> FloatArray:
-    """(K, d) knots evenly along a route from start (d,), all normalised; velocities are the route's own."""
+    """(K, d) knots evenly spaced along a route from start (d,), all normalised, with the route's velocities."""
     goal_dims = list(spec.goal_dims)
     places = route.at(np.linspace(0.0, route.total, K))  # (K, goal_dim)
-    for _ in range(2):  # nothing moves round the corners of a polygon
+    for _ in range(2):  # smooth the polygon's corners
         places[1:-1] = (places[:-2] + 2 * places[1:-1] + places[2:]) / 4
     chain = np.tile(start, (K, 1)).astype(np.float32)
     chain[:, goal_dims] = places
@@ -129,5 +129,5 @@ def rough_chain(
 
 
 def route_points(route: Route, count: int) -> FloatArray:
-    """(count, goal_dim) points evenly along a route."""
+    """(count, goal_dim) points evenly spaced along a route."""
     return route.at(np.linspace(0.0, route.total, count)).astype(np.float32)

@@ -104,8 +104,8 @@ class Denoiser:
         return knot_count(length, self.config.stride)
 
     def _padded(self, counts: IntArray, chains: bool = False) -> IntArray:
-        """Knots up to the next multiple that the U-Net's halvings need (what it pads to by itself), or that chains
-        share batches by."""
+        """Knot counts rounded up to the multiple that the U-Net's downsamplings need (its own padding), or by which
+        chains share batches."""
         multiple = CHAIN if chains else 2 ** (len(self.config.dim_mults) - 1)
         return -(-counts // multiple) * multiple
 
@@ -117,7 +117,7 @@ class Denoiser:
         padded = np.where(composed, -self._padded(counts, chains=True), self._padded(counts))  # chains are negative
         for P in np.unique(padded):
             members = np.flatnonzero(padded == P)
-            overlap = 1 if P > 0 else 2  # every knot of a chain lies in two windows
+            overlap = 1 if P > 0 else 2  # each knot of a chain lies in two windows
             size = max(KNOTS_PER_BATCH // (abs(int(P)) * overlap), 1)
             yield from (members[first : first + size] for first in range(0, len(members), size))
 
@@ -153,7 +153,7 @@ class Denoiser:
         return knots, None if kept is None else self.normalizer.unnormalize(kept[..., first:].cpu().numpy())
 
     def _composed(self, clean: Clean, known: torch.Tensor, counts: IntArray, ways: Sequence[Route]) -> Clean:
-        """tau^0 of whole chains (B, K, width) along their routes, by windows of a piece."""
+        """tau^0 of whole chains (B, K, width) along their routes, from windows of one piece."""
         assert self.tube is not None
         first, P = self.config.action_dim, self.piece_knots
         rough, knot_seconds = known.clone(), self.config.stride * self.spec.control_dt

@@ -301,13 +301,13 @@ class Planner:
 
     @property
     def _routes(self) -> RouteGraph | None:
-        """The route graph by which long plans are composed; None where every plan is drawn whole."""
+        """The route graph for composing long plans; None if every plan is sampled whole."""
         if not self.options.piece or self.config.horizon is not None:
             return None
         return getattr(self.length_predictor, "routes", None)
 
     def _known_routes(self, starts: FloatArray, targets: FloatArray, lengths: IntArray) -> list[Route | None]:
-        """The route of each plan, normalised; None where the plan is no longer than a piece or no way is known."""
+        """The normalised route of each plan; None if it fits one piece or no route is known."""
         graph = self._routes
         if graph is None:
             return [None] * len(starts)
@@ -318,8 +318,8 @@ class Planner:
         beyond = [n for n, route in enumerate(routes) if route is None and lengths[n] > self.lengths[1]]
         if beyond:
             raise RequestError(
-                f"pair {beyond[0]}: a plan of {int(lengths[beyond[0]])} states needs a route, and no observed moves "
-                f"join its start and goal. Without one, plans have at most {self.lengths[1]} states."
+                f"pair {beyond[0]}: a plan of {int(lengths[beyond[0]])} states needs a route, but no observed moves "
+                f"connect its start and goal. Without one, plans have at most {self.lengths[1]} states."
             )
         return routes
 

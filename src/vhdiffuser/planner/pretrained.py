@@ -24,7 +24,7 @@ HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 def find_pretrained(
     name: str | Path, source: Source, local_files_only: bool, revision: str | None
 ) -> tuple[Path, Path | None, Path | None]:
-    """The planner's model file, its Length Predictor's and its route graph's; None for what is not there."""
+    """The model files of the planner, its Length Predictor and its route graph; None for what is missing."""
     if not isinstance(name, str | Path):
         raise VhdError(f"a planner is given by a name or a folder, got {shown(name)}.")
     folder = Path(name)

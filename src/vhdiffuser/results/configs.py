@@ -1,4 +1,4 @@
-"""Two configurations of rows, compared: what must agree before rows are put together."""
+"""Comparison of two configurations of rows: what must agree before rows are combined."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 AS_SAVED = "as_saved"
-"""Key of a configuration that names the planning options that are as they were saved with the planner."""
+"""Key of a configuration that lists the planning options left as saved with the planner."""
 
 
 def differences(
     first: Mapping[str, Any], second: Mapping[str, Any], but: Collection[str] = ()
 ) -> dict[str, tuple[str, str]]:
-    """What two configurations differ in, by key, as messages show it; keys in `but` may differ.
+    """How two configurations differ, by key, as shown in messages; keys in `but` may differ.
 
-    Older files do not name every planning option, and were planned with what was saved with the planner, whose digest
-    both have. So an option that only one file names differs only where that file's was changed.
+    Older files do not list every planning option; the missing ones were as saved with the planner, whose digest both
+    record. So an option that only one file lists differs only if that file changed it.
     """
     found = {}
     for key in sorted({*first, *second} - {AS_SAVED, *but}):

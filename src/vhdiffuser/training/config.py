@@ -1,4 +1,4 @@
-"""How long, how fast and where to train: the values of a training loop."""
+"""Configuration of the training loop."""
 
 from __future__ import annotations
 

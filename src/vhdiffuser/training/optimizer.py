@@ -1,4 +1,4 @@
-"""The optimiser of a training, and its learning rate at every update."""
+"""The optimiser and its learning-rate schedule."""
 
 from __future__ import annotations
 

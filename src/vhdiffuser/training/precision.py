@@ -1,4 +1,4 @@
-"""How precisely to compute, when the user does not say; and the network that computes so."""
+"""Choice of precision, and the wrapper that applies it to a network."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class Plan:
     spec: EnvSpec | None = field(default=None)
     """The environment it was made for, if known: names, units and time step."""
     route: FloatArray | None = None
-    """(n, goal_dim) places of the route that a plan composed of pieces keeps to."""
+    """(n, goal_dim) places of the route of a plan composed of pieces."""
 
     def __post_init__(self) -> None:
         for name in ("states", "goal"):

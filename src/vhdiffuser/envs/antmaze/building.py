@@ -1,4 +1,4 @@
-"""Regenerate OGBench's antmaze data: the directional walker, sent through the maze by OGBench's oracle."""
+"""Regenerate OGBench's antmaze data: the directional walker, guided through the maze by OGBench's oracle."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from vhdiffuser.envs.locomaze.maze import MazeName
 
 
 def chunk_maker(recipe: DataRecipe, walker: Walker | None = None) -> ChunkMaker:
-    """Makes chunks of one dataset; with the shipped walker by default."""
+    """Makes chunks of one dataset, by default with the shipped walker."""
     return partial(build_chunk, recipe, _physics(recipe.maze), walker or _shipped_walker())
 
 

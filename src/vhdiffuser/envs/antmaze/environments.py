@@ -17,12 +17,12 @@ from vhdiffuser.types import BoolArray, EnvSpec, FloatArray
 OGBENCH_TOLERANCE = 0.5
 """OGBench's goal radius: Euclidean, in metres."""
 TORSO_RADIUS = 0.25
-"""Radius of the ant's torso: no position nearer to a wall can be reached."""
+"""Radius of the ant's torso: positions closer to a wall cannot be reached."""
 ACTION_NOISE: dict[Kind, float] = {"navigate": 0.2, "stitch": 0.2, "explore": 1.0}
 """Standard deviation of the noise on the walker's action in OGBench's data."""
 T_MAX: dict[Kind, int] = {"navigate": 160, "stitch": 160, "explore": 320}
-"""Longest plan of OGBench's datasets, in states: a piece of a long way. In 160 steps the ant walks the four cells of a
-`stitch` episode, which has 201 states; where it explores, it comes 3 m far in 320 steps (docs/ogbench.md)."""
+"""Longest plan of OGBench's datasets, in states: a piece of a long route. In 160 steps the ant walks the four cells of
+a `stitch` episode, which has 201 states; when exploring, it gets 3 m far in 320 steps (docs/ogbench.md)."""
 
 
 def fallen(observations: FloatArray) -> BoolArray:

@@ -1,4 +1,4 @@
-"""OGBench's antmaze behind the planning interface: an ant of eight joints in a maze of 4 m cells.
+"""OGBench's antmaze behind the planning interface: an ant with eight joints in a maze of 4 m cells.
 
 An observation is MuJoCo's qpos and qvel: xy, height, quaternion, 8 joints (15 numbers), then the 14 velocities.
 """
@@ -46,7 +46,7 @@ class AntMazeEnv(LocoMazeEnv):
         super().__init__(spec, AntPhysics(maze))
 
     def check(self, instance: Instance) -> None:
-        """Free space, and a quaternion where a start is a whole observation."""
+        """Check for free space and, if the start is a full observation, for a valid quaternion."""
         super().check(instance)
         norm = float(np.linalg.norm(instance.start[3:7])) if self.spec.is_observation(instance.start) else 1.0
         # After OGBench's body reset the norm lies between 0.7 and 1.3.

@@ -1,1 +1,1 @@
-"""OGBench's mazes: maps, oracle, data recipes, tasks and simulator that its point and its ant share."""
+"""OGBench's mazes: the maps, oracle, data recipes, tasks and simulator shared by its point and ant."""

@@ -1,13 +1,13 @@
-"""Regenerate OGBench's maze data: a policy that takes directions, sent through the maze by an oracle.
+"""Regenerate OGBench's maze data: a direction-conditioned policy, guided through the maze by an oracle.
 
-Follows OGBench's `generate_locomaze.py`. An episode starts in any free cell, with noise. At each step the policy is
-fed the direction to the centre of the next cell on the shortest way to the goal, and noise is put on its action.
+Follows OGBench's `generate_locomaze.py`. An episode starts in any free cell, with noise. At each step the policy
+receives the direction to the centre of the next cell on the shortest path, and noise is added to its action.
 
 - `navigate`: goals are vertex cells, with noise; a new one is drawn whenever one is reached.
-- `stitch`: one goal, four cells away, kept to the end. Episodes are short: long ways must be stitched together.
-- `explore`: no goal; a random direction for ten steps, then the next, and noise that all but drowns the policy.
+- `stitch`: one goal, four cells away, kept to the end. Episodes are short: long routes must be stitched together.
+- `explore`: no goal; a new random direction every ten steps, and noise that nearly drowns the policy.
 
-Nothing ends an episode before its time.
+Episodes never end early.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Policy = Callable[[FloatArray, FloatArray], FloatArray]
 def build_chunk(
     recipe: DataRecipe, physics: LocoPhysics, policy: Policy, transitions: int, rng: np.random.Generator
 ) -> Parts:
-    """Episodes of (T states, T-1 actions) with `transitions` transitions in all; the last may be shorter."""
+    """Episodes of (T states, T-1 actions) with `transitions` transitions in total; the last may be shorter."""
     whole, rest = divmod(transitions, recipe.episode)
     lengths = [recipe.episode] * whole + [rest] * (rest > 0)
     return [_episode(recipe, length, rng, policy, physics) for length in lengths]
@@ -60,7 +60,7 @@ def _episode(
         xy = observation[:2]
         way = oracle[cell_of(goal)][cell_of(xy)] - xy if directions is None else directions[t // EXPLORE_STEPS]
         direction = way / (np.sqrt(way @ way) + 1e-6)
-        # Rounded before use, so that the stored action is the one that was taken.
+        # Rounded before use, so that the stored action is the one applied.
         actions[t] = np.clip(policy(observation[2:], direction) + noise[t], -1.0, 1.0)
         physics.step(actions[t])
         observation = physics.observation()
@@ -76,7 +76,7 @@ def _random_directions(length: int, rng: np.random.Generator) -> FloatArray:
 
 
 def _goal_cells(recipe: DataRecipe, start: IntArray) -> IntArray:
-    """(n, 2) cells that a goal is drawn from; `explore` draws one, too, and never looks at it."""
+    """(n, 2) cells from which a goal is drawn; `explore` draws one too, but does not use it."""
     if recipe.kind == "stitch":
         return _cells_around(recipe.maze, (int(start[0]), int(start[1])))
     return _vertices(recipe.maze)

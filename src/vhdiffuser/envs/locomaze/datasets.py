@@ -1,4 +1,4 @@
-"""OGBench's maze datasets: how many episodes, how long, how noisy; and where the published files are."""
+"""OGBench's maze datasets: number and length of episodes, noise, and the published files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from vhdiffuser.envs.locomaze.maze import MazeName
 
 Kind = Literal["navigate", "stitch", "explore"]
 CHUNK = 10_000
-"""Transitions that a worker makes at a time: whole episodes of every kind."""
+"""Transitions per chunk: whole episodes of every kind."""
 
 
 @dataclass(frozen=True)
@@ -21,14 +21,14 @@ class DataRecipe:
     maze: MazeName
     kind: Kind
     episode: int
-    """Transitions of an episode: one less than its states. OGBench's rows are states, and the last row's action leads
+    """Transitions per episode: one less than its states. OGBench's rows are states, and the last row's action leads
     nowhere."""
     episodes: int
     """Episodes of the published training set; a tenth as many are published for validation."""
     noise: float
     """Standard deviation of the noise on the action."""
     tolerance: float
-    """Distance at which a goal counts as reached, in metres."""
+    """Goal radius in metres."""
 
     @property
     def transitions(self) -> int:

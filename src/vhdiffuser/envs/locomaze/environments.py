@@ -1,4 +1,4 @@
-"""What the environments of OGBench's mazes have in common."""
+"""What all environments of OGBench's mazes share."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OGBENCH_STEPS = 1000
 
 
 def tolerance_normalised(maze: MazeName, tolerance: float) -> float:
-    """A Euclidean tolerance in metres as epsilon: it is that of the maze's wider side, and less along the other."""
+    """Epsilon for a Euclidean tolerance in metres: exact along the maze's longer side, stricter along the other."""
     columns = max(len(MAZES[maze]), len(MAZES[maze][0])) - 2
     return round(tolerance / (columns * CELL / 2), 3)
 
@@ -42,14 +42,14 @@ def ogbench_protocol(spec: EnvSpec, tolerance: float) -> Protocol:
 
 
 def ogbench_instances(env: Any, n: int, seed: int) -> list[Instance]:
-    """OGBench's tasks 1 to 5 in turn, each time with fresh noise."""
+    """OGBench's tasks 1 to 5 in turn, each with fresh noise."""
     streams = (stream("ogbench tasks", seed, number) for number in range(-(-n // OGBENCH_TASKS)))
     rounds = [env.ogbench_tasks(np.random.default_rng(each)) for each in streams]
     return [instance for tasks_once in rounds for instance in tasks_once][:n]
 
 
 def restore(env: Any, observation: FloatArray, goal: FloatArray) -> FloatArray:
-    """The observation is all there is to know of the body. A recorded path may end beside a wall: none is refused."""
+    """The observation is the body's full state. Recorded paths may end at a wall, so nothing is refused."""
     env.physics.restore(observation)
     return env.physics.observation().astype(np.float32)
 

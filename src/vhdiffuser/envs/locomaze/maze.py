@@ -1,4 +1,4 @@
-"""OGBench's mazes without their simulator: maps, of which rows are y and columns are x."""
+"""OGBench's mazes without their simulator: maps, whose rows are y and columns x."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ CELL = 4.0
 NOISE = 1.0
 """Maximum distance of starts and goals from a cell's centre, in x and in y."""
 CLEARANCE = 1.0
-"""Distance from the walls of `uniform` instances: what OGBench's noise leaves in a corridor (an ant's feet reach
-1.12 m, a point's body 0.7 m)."""
+"""Clearance of `uniform` instances: what OGBench's noise leaves in a corridor (an ant's feet reach 1.12 m, a point's
+body 0.7 m)."""
 
 
 def cell_centre(cell: tuple[int, int] | IntArray) -> FloatArray:
@@ -54,7 +54,7 @@ def cell_centre(cell: tuple[int, int] | IntArray) -> FloatArray:
 
 
 def cell_of(xy: FloatArray | tuple[float, float]) -> tuple[int, int]:
-    """(i, j) of the cell that holds a point."""
+    """(i, j) of the cell that contains a point."""
     return int((xy[1] + 1.5 * CELL) / CELL), int((xy[0] + 1.5 * CELL) / CELL)
 
 

@@ -1,4 +1,4 @@
-"""What OGBench's data collection knows of a maze: cells to start in, cells to go to, and the next cell on the way."""
+"""The oracle of OGBench's data collection: start cells, goal cells, and the next cell on the path."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def free_cells(maze_map: IntArray) -> IntArray:
 
 
 def vertex_cells(maze_map: IntArray) -> IntArray:
-    """(n, 2) free cells that are no straight corridor: the goals of `navigate`."""
+    """(n, 2) free cells that are not straight corridors: the goals of `navigate`."""
     cells = []
     for i, j in free_cells(maze_map):
         upright = (maze_map[i - 1, j], maze_map[i + 1, j])
@@ -29,15 +29,15 @@ def vertex_cells(maze_map: IntArray) -> IntArray:
 
 
 def cells_at(start: tuple[int, ...], distance: int, maze_map: IntArray) -> IntArray:
-    """(n, 2) cells whose shortest way from `start` has so many cells; `start` alone where there are none."""
+    """(n, 2) cells at `distance` cells from `start` along the shortest path; `start` alone if there are none."""
     found = np.argwhere(steps_to(start, maze_map) == distance)
     return found if len(found) else np.array([start])
 
 
 def subgoal_table(maze_map: IntArray) -> FloatArray:
-    """(I, J, I, J, 2): [goal cell, present cell] -> centre of the next cell, as OGBench's `get_oracle_subgoal`.
+    """(I, J, I, J, 2): [goal cell, current cell] -> centre of the next cell, as OGBench's `get_oracle_subgoal`.
 
-    Its breadth-first search depends on the two cells only, and costs as much as the physics of a step.
+    Its breadth-first search depends only on the two cells, and costs as much as the physics of a step.
     """
     shape = maze_map.shape
     table = np.empty((*shape, *shape, 2))
@@ -54,7 +54,7 @@ def subgoal_table(maze_map: IntArray) -> FloatArray:
 
 
 def steps_to(goal: tuple[int, ...], maze_map: IntArray) -> IntArray:
-    """Cells to walk from each cell to the goal's; -1 where there is no way."""
+    """Number of cells from each cell to the goal's; -1 if there is no path."""
     goal = (int(goal[0]), int(goal[1]))
     steps = np.full(maze_map.shape, -1)
     steps[goal] = 0

@@ -1,6 +1,6 @@
-"""The simulation of a body in one of OGBench's mazes: set, step, read. Data generation runs on this.
+"""The simulation of a body in one of OGBench's mazes: set, step, read. Used for data generation.
 
-Physics, body reset and tasks are OGBench's; its global random numbers are not used.
+Physics, body reset and tasks are OGBench's; its global random state is not used.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ with needs_extra("ogbench", "OGBench's mazes"):
     from ogbench.locomaze.maze import make_maze_env
 
 FRAME_SKIP = 5
-"""Physics steps of 0.02 s in one control step."""
+"""Physics steps of 0.02 s per control step."""
 RESET_NOISE = 0.1
 """Scale of the noise on the joints and velocities of a body at reset."""
 
@@ -43,7 +43,7 @@ class LocoPhysics(ABC):
         self.position, self.velocity, self.control = self.data.qpos, self.data.qvel, self.data.ctrl
 
     def reset(self, xy: FloatArray, rng: np.random.Generator) -> None:
-        """Stand at `xy` with OGBench's noise on body and velocities, drawn in its order."""
+        """Reset at `xy` with OGBench's noise on body and velocities, drawn in its order."""
         nq, nv = self.model.nq, self.model.nv
         mujoco.mj_resetData(self.model, self.data)
         self.position[:] = self._standing[:nq] + rng.uniform(-RESET_NOISE, RESET_NOISE, nq)
@@ -53,7 +53,7 @@ class LocoPhysics(ABC):
 
     @abstractmethod
     def restore(self, observation: FloatArray) -> None:
-        """Stand as a whole observation says: it is all there is to know of the body."""
+        """Set the full state from an observation."""
 
     @abstractmethod
     def step(self, action: FloatArray) -> None:

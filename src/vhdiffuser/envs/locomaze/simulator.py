@@ -24,13 +24,13 @@ from vhdiffuser.types import EnvSpec, FloatArray, ImageArray, Instance
 class LocoMazeEnv(PlanningEnv):
     """A body behind the planning interface.
 
-    A start that is a whole observation sets the whole body. Of any other start only the position is set: whatever
-    else the planning state holds (velocities, joints) comes from the body reset, which `instance.seed` fixes. Read it
-    from the observation that `reset` returns.
+    A start that is a full observation sets the whole body. Of any other start only the position is set: everything
+    else (velocities, joints) comes from the body reset, which `instance.seed` fixes. Read it from the observation that
+    `reset` returns.
     """
 
     closest: float
-    """How near to a wall the body's centre can come; nothing nearer is accepted."""
+    """Minimum distance of the body's centre from a wall; closer points are refused."""
 
     def __init__(self, spec: EnvSpec, physics: LocoPhysics) -> None:
         self.spec, self.physics = spec, physics
@@ -42,9 +42,9 @@ class LocoMazeEnv(PlanningEnv):
         self._offscreen: Offscreen | None = None
 
     def reset(self, instance: Instance) -> FloatArray:
-        """OGBench's body reset from the instance's seed, at the start's position; or the body of an observation."""
+        """OGBench's body reset from the instance's seed, at the start's position; or the state of an observation."""
         self.check(instance)
-        self.physics.model.geom("target").pos[:2] = instance.goal  # the disc that `render` shows; it touches nothing
+        self.physics.model.geom("target").pos[:2] = instance.goal  # the disc in `render`; it has no contacts
         if self.spec.is_observation(instance.start):
             self.physics.restore(instance.start)
         else:
@@ -78,7 +78,7 @@ class LocoMazeEnv(PlanningEnv):
         return wall_distance(self.walls, points)
 
     def check(self, instance: Instance) -> None:
-        """Refuse what is not two finite numbers in free space (a start may hold more than its position)."""
+        """Raise `VhdError` unless start and goal are finite and in free space (a start may be more than that)."""
         for name, value in self.finite_ends(instance):
             xy = self.spec.place_of(value)
             if self.clearance(xy) < self.closest:

@@ -1,4 +1,4 @@
-"""Regenerate OGBench's pointmaze data: the point, sent through the maze by OGBench's oracle."""
+"""Regenerate OGBench's pointmaze data: the point, guided through the maze by OGBench's oracle."""
 
 from __future__ import annotations
 

@@ -13,18 +13,18 @@ from vhdiffuser.envs.locomaze.maze import MAZES, MazeName
 from vhdiffuser.types import EnvSpec
 
 OGBENCH_TOLERANCE = 1.0
-"""OGBench calls a goal reached at this Euclidean distance in metres."""
+"""OGBench's goal radius: Euclidean, in metres."""
 STEP_LENGTH = 0.2
-"""Metres by which an action of 1 moves the point in one step."""
+"""Metres by which an action of 1 moves the point per step."""
 RADIUS = 0.7
 """Radius of the point's body."""
 CLOSEST = 0.63
-"""How near to a wall its centre can come: walls are soft, and a step moves the body up to 0.2 m into one."""
+"""Minimum distance of its centre from a wall: walls are soft, and a step can move the body 0.2 m into one."""
 ACTION_NOISE = 0.5
 """Standard deviation of the noise on the action in OGBench's data."""
 T_MAX = 128
-"""Longest plan, in states: a piece of a long way. The four cells of a `stitch` episode, which has 201 states, take the
-point about 100 steps (docs/ogbench.md)."""
+"""Longest plan, in states: a piece of a long route. The four cells of a `stitch` episode, which has 201 states, take
+the point about 100 steps (docs/ogbench.md)."""
 
 
 def _simulator(spec: EnvSpec, maze: MazeName) -> PlanningEnv:
@@ -67,7 +67,7 @@ def _environment(maze: MazeName, kind: Kind) -> Environment:
         official=official_files(name),
         builder=Builder(partial(_chunk_maker, recipe), chunk=CHUNK, transitions=recipe.transitions),
         simulators=1000,
-        # Half of a `stitch` episode is spent at its goal: no plan should look like that.
+        # Half of a `stitch` episode is spent at its goal, which plans should not imitate.
         recipes={"default": {"planner": {"directness": 2.0}}},
     )
 

@@ -1,7 +1,7 @@
 """OGBench's pointmaze behind the planning interface: a ball of radius 0.7 m whose actions are displacements.
 
 An observation is its position. A step moves the ball by 0.2 m times the action and sets its velocity to zero; then
-0.1 s of MuJoCo push it out of any wall that it was moved into.
+0.1 s of MuJoCo physics pushes it out of any wall that it was moved into.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from vhdiffuser.types import EnvSpec, FloatArray, ImageArray
 
 
 class PointPhysics(LocoPhysics):
-    """The point: moved by its action, pushed by walls alone."""
+    """The point: moved by its action, pushed only by walls."""
 
     body = "point"
 
@@ -26,7 +26,7 @@ class PointPhysics(LocoPhysics):
         self._is_wall: list[list[bool]] = (self.maze_map == 1).tolist()
 
     def restore(self, observation: FloatArray) -> None:
-        """Stand at (x, y): a step begins at rest, so this is all there is to know."""
+        """Set the position (x, y), which is the full state, since every step starts at rest."""
         mujoco.mj_resetData(self.model, self.data)
         self.position[:] = np.asarray(observation, np.float64)
         mujoco.mj_forward(self.model, self.data)
@@ -37,7 +37,7 @@ class PointPhysics(LocoPhysics):
         self.velocity[:] = 0.0
         if self._near_wall():
             mujoco.mj_step(self.model, self.data, nstep=FRAME_SKIP)
-        else:  # Nothing acts on a ball at rest: MuJoCo would leave it there, at ten times the cost.
+        else:  # No force acts on a ball at rest: MuJoCo would leave it there, at ten times the cost.
             self.data.qacc_warmstart[:] = 0.0
 
     def observation(self) -> FloatArray:
@@ -64,5 +64,7 @@ class PointMazeEnv(LocoMazeEnv):
 
     def render(self, width: int = 480, height: int = 480) -> ImageArray:
         """The whole maze from above, with the goal as OGBench draws it."""
-        mujoco.mj_kinematics(self.physics.model, self.physics.data)  # where the ball was moved to without a step
+        mujoco.mj_kinematics(
+            self.physics.model, self.physics.data
+        )  # the ball may have been moved without a physics step
         return super().render(width, height)
