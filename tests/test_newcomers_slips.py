@@ -307,7 +307,7 @@ def test_a_folder_of_weights_runs_in_an_environment_of_ones_own(
     assert "warning" not in capsys.readouterr().err
     assert run([*demo, "--env", f"{tmp_path}/bot_other.py:make"]) == 0
     told = capsys.readouterr()
-    assert "vhd: warning: the planner was trained for walker, and runner differs" in told.err
+    assert "vhd: warning: the planner was trained for walker, which differs from runner" in told.err
     assert "runner: 1 random instances" in told.out
     bench = ["bench", f"{tmp_path}/bot_own.py:make", "--methods", "vhd", "--n", "1", "--workers", "1", "--quiet"]
     assert run([*bench, "--weights", str(folder), "--out", str(tmp_path / "rows")]) == 0
@@ -315,7 +315,7 @@ def test_a_folder_of_weights_runs_in_an_environment_of_ones_own(
 
 def test_a_planner_of_another_environment_is_told_or_refused() -> None:
     medium = vhdiffuser.get_environment("maze2d-medium")
-    with pytest.warns(OtherEnvironmentWarning, match="trained for maze2d-umaze, and maze2d-medium differs"):
+    with pytest.warns(OtherEnvironmentWarning, match="trained for maze2d-umaze, which differs from maze2d-medium"):
         vhdiffuser.evaluate(PLANNER(), medium, n=1, protocols="ss")
     with pytest.raises(VhdError, match="observation_dim: 4 and 2"):
         vhdiffuser.evaluate(PLANNER(), ENVIRONMENT, n=1, protocols="ss", controller=ToyController())

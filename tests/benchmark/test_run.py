@@ -267,7 +267,7 @@ def test_ones_own_pairs_are_taken_as_they_are(tmp_path: Path, name: str) -> None
         ({"start_state": np.zeros((2, 2)), "goal_pos": np.array([[0.5, 0.5], [3.0, 0.5]])}, "pair 1: .*outside"),
         ({"start_state": np.zeros((2, 2)), "goal_pos": np.array([[0.5, np.nan], [0.5, 0.5]])}, "pair 0"),
         ({"start_state": np.zeros((2, 2)), "goal_pos": np.zeros((3, 2))}, "2 starts and 3 goals"),
-        ({"start_state": np.zeros((0, 2)), "goal_pos": np.zeros((0, 2))}, "one or more"),
+        ({"start_state": np.zeros((0, 2)), "goal_pos": np.zeros((0, 2))}, "at least one"),
         ({"start_state": np.zeros(2), "goal_pos": np.zeros((1, 2))}, "2-D"),
         ({"start_state": np.zeros((1, 2))}, "lacks `goal_pos`"),
     ],

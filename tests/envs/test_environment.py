@@ -276,7 +276,7 @@ def test_a_start_or_goal_is_given_once_and_where_there_is_room() -> None:
     for options, message in (
         ({"start": [1, 1], "reset_cell": (1, 1)}, "`start` or `reset_cell`, not both"),
         ({"goal": [1, 1], "goal_cell": (1, 1)}, "`goal` or `goal_cell`, not both"),
-        ({"goal_cell": (0, 0)}, r"cell \(0, 0\) is a wall or outside the maze; free is, for example, \(1, 1\)"),
+        ({"goal_cell": (0, 0)}, r"cell \(0, 0\) is a wall or outside the maze; a free cell is, for example, \(1, 1\)"),
         ({"reset_cell": (99, 1)}, "outside the maze"),
         ({"reset_cell": (-2, 1)}, "outside the maze"),
         ({"reset_cell": 3}, r"`reset_cell` is a row and a column"),
@@ -287,7 +287,7 @@ def test_a_start_or_goal_is_given_once_and_where_there_is_room() -> None:
     ):
         with pytest.raises(VhdError, match=message):
             env.reset(options=options)
-    with pytest.raises(VhdError, match="render_mode 'human' is not known"):
+    with pytest.raises(VhdError, match="unknown render_mode 'human'"):
         env.unwrapped.__class__(get_environment("maze2d-large"), render_mode="human")
 
 

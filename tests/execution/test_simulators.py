@@ -80,5 +80,5 @@ def test_workers_start_with_one_thread_each_and_leave_no_trace(monkeypatch: pyte
 
 
 def test_numbers_that_make_no_sense_are_refused() -> None:
-    with pytest.raises(VhdError, match="at least one"):
+    with pytest.raises(VhdError, match="at least 1"):
         Simulators(ToyEnv, slots=0)
