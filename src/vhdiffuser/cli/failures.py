@@ -121,7 +121,7 @@ class Failures:
         """The planner and the controller that made the rows, or else those there are; and which it is."""
         gains = {key: config["controller"].get(key) for key in ("position_gain", "velocity_gain")}
         # Older rows do not name every option: the planner's own then.
-        names = ("sampler", "gamma", "smoothing", "stretch", "candidates")
+        names = ("sampler", "gamma", "smoothing", "stretch", "candidates", "piece")
         options: dict[str, Any] = {key: config.get(key) for key in names}
         candidates = [
             Bench(self.env, steps=config["sampler_steps"], weights=source, **options, **gains)

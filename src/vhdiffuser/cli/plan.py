@@ -51,6 +51,9 @@ class PlanCommand:
     """How many times as slowly as the data moves the plan is to be followed (default: the planner's own)."""
     candidates: int | None = None
     """Candidates drawn; the one that least violates predicted distances is kept (default: the planner's own)."""
+    piece: int | None = None
+    """States of a piece: a longer plan is composed of pieces along a route; 0 draws it whole (default: the planner's
+    own)."""
     sampler: str | None = None
     """Reverse process: ddpm, ddim, dpm++ or a registered one (default: the planner's own)."""
     steps: int | None = None
@@ -84,6 +87,7 @@ class PlanCommand:
             smoothing=self.smoothing,
             stretch=self.stretch,
             candidates=self.candidates,
+            piece=self.piece,
         )
         spec = planner.spec
         start = spec.start_state(self.start)
