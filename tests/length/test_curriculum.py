@@ -118,7 +118,9 @@ def test_models_with_an_idle_relay_share_load_as_what_they_were() -> None:
 @pytest.mark.parametrize("name", shipped_environments())
 def test_shipped_models_load_with_their_recipe_unchanged(name: str) -> None:
     _, header = load_model(find_model(name, "length", "shipped"), "length")
-    assert json.loads(json.dumps(LengthConfig.from_json(header.config).to_json())) == header.config
+    read = json.loads(json.dumps(LengthConfig.from_json(header.config).to_json()))
+    read["relay_graph"].pop("sparse_cost")  # of later versions
+    assert read == header.config
 
 
 @pytest.mark.parametrize("name", shipped_environments())

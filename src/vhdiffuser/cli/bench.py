@@ -69,7 +69,10 @@ class Bench:
     """How many times slower than the data plans move (default: the planner's)."""
     candidates: int | None = None
     """Candidates drawn per plan; the one that least violates predicted distances is kept. 1 is no selection
-    (default: the planner's)."""
+    (default: the planner's own)."""
+    piece: int | None = None
+    """States of a piece: longer plans are composed of pieces along a route; 0 draws every plan whole (default: the
+    planner's own)."""
     position_gain: float | None = None
     """PD gain: action per unit of position error (default: the controller's)."""
     velocity_gain: float | None = None
@@ -139,7 +142,7 @@ class Bench:
             )
         if self.video is not None:
             self._write_videos(self.video)
-        clipped = sum(length >= spec.T_max for length in predicted)
+        clipped = sum(length == spec.T_max for length in predicted)
         if clipped and not self.quiet:
             err.print(
                 f"{clipped:,} of {len(predicted):,} predicted lengths were clipped at T_max = {spec.T_max} states"
@@ -181,6 +184,7 @@ class Bench:
             smoothing=self.smoothing,
             stretch=self.stretch,
             candidates=self.candidates,
+            piece=self.piece,
         )
 
     def _methods_there(self) -> tuple[str, ...]:

@@ -112,7 +112,8 @@ class Demo:
         folder = Path(self.planner)
         if (folder / "planner.safetensors").is_file():
             planner = load_planner(folder, outside="ignore")
-            models = {kind: sha256(folder / f"{kind}.safetensors") for kind in ("planner", "length")}
+            paths = {kind: folder / f"{kind}.safetensors" for kind in ("planner", "length", "route")}
+            models = {kind: sha256(path) for kind, path in paths.items() if path.is_file()}
             return PlannerChoice.of(planner, models), folder / "dynamics.safetensors"
         environment = get_environment(self.planner)
         environment.require_simulator()

@@ -42,6 +42,8 @@ class Export:
     """Name of the planner's run."""
     length: str = "length"
     """Name of the Length Predictor's run."""
+    route: str = "route"
+    """Name of the route graph's run, where there is one."""
     dynamics: str = "dynamics"
     """Name of the inverse dynamics model's run, if the controller is one."""
     json: bool = False
@@ -64,6 +66,8 @@ class Export:
         needed = known is not None and known.simulator is not None and known.controller == "inverse_dynamics"
         if needed or (run_folder(self.env, self.dynamics) / "model.safetensors").exists():
             runs["dynamics"] = self.dynamics
+        if (run_folder(self.env, self.route) / "model.safetensors").exists():
+            runs["route"] = self.route
         return runs
 
 

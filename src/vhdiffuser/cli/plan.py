@@ -50,7 +50,10 @@ class PlanCommand:
     stretch: float | None = None
     """How many times slower than the data the plan moves (default: the planner's)."""
     candidates: int | None = None
-    """Candidates drawn; the one that least violates predicted distances is kept (default: the planner's)."""
+    """Candidates drawn; the one that least violates predicted distances is kept (default: the planner's own)."""
+    piece: int | None = None
+    """States of a piece: a longer plan is composed of pieces along a route; 0 draws it whole (default: the planner's
+    own)."""
     sampler: str | None = None
     """Sampler: ddpm, ddim, dpm++ or a registered one (default: the planner's)."""
     steps: int | None = None
@@ -84,6 +87,7 @@ class PlanCommand:
             smoothing=self.smoothing,
             stretch=self.stretch,
             candidates=self.candidates,
+            piece=self.piece,
         )
         spec = planner.spec
         start = spec.start_state(self.start)

@@ -1,4 +1,4 @@
-"""`vhd train planner | length | dynamics`: resumable trainings, with options generated from the recipe."""
+"""`vhd train planner | length | route | dynamics`: options made from the recipe, each training resumable."""
 
 from __future__ import annotations
 
@@ -123,6 +123,40 @@ class TrainLength(Common):
 
 
 @dataclass(frozen=True, kw_only=True)
+class TrainRoute:
+    """Build the route graph: places of the data joined by observed moves. Seconds to a minute, no simulator, no map.
+
+    Plans longer than a piece are composed along its routes. `vhd train length` builds it too. Example:
+
+        vhd train route maze2d-large
+    """
+
+    env: Positional[Name]
+    """Environment, or the name of an imported dataset."""
+    json: bool = False
+    """Print the result as one JSON object."""
+
+    def run(self) -> None:
+        """Build it and say what it knows."""
+        from vhdiffuser.length.route import RouteGraph
+        from vhdiffuser.recipes.train import train_route
+
+        path = train_route(get_environment(self.env).name)
+        graph, _ = RouteGraph.load(path)
+        facts = {"landmarks": len(graph.places), "hops": len(graph.hops), "bytes": path.stat().st_size}
+        if self.json:
+            print_json({"model": str(path), **facts})
+            return
+        out.print(f"route graph: {path}")
+        out.print(f"{facts['landmarks']:,} landmarks, {facts['hops']:,} hops, {facts['bytes'] / 1000:.0f} kB")
+        if not facts["hops"]:
+            out.print(
+                "No hops: for its many goal dimensions the data is too thin to say which places are near each other. "
+                "Plans are drawn whole, in at most T_max states."
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
 class TrainDynamics(Common):
     """Train an inverse dynamics model, which predicts the action from the observation and the plan ahead.
 
@@ -146,6 +180,7 @@ class Train:
     command: Annotated[
         Annotated[TrainPlanner, tyro.conf.subcommand("planner")]
         | Annotated[TrainLength, tyro.conf.subcommand("length")]
+        | Annotated[TrainRoute, tyro.conf.subcommand("route")]
         | Annotated[TrainDynamics, tyro.conf.subcommand("dynamics")],
         tyro.conf.arg(name=""),
     ]
@@ -171,7 +206,8 @@ def _with_defaults(arguments: list[str]) -> Any:
     length = TrainLength(length=recipe.length, loop=recipe.length_loop, **common)
     dynamics = TrainDynamics(network=recipe.dynamics, loop=recipe.dynamics_loop, **common)
     kinds = {"planner": planner, "length": length, "dynamics": dynamics}
-    commands = (Annotated[type(made), tyro.conf.subcommand(kind, default=made)] for kind, made in kinds.items())
+    commands = [Annotated[type(made), tyro.conf.subcommand(kind, default=made)] for kind, made in kinds.items()]
+    commands.append(Annotated[TrainRoute, tyro.conf.subcommand("route")])
     return Union[tuple(commands)]  # noqa: UP007  (the members are known only here)
 
 

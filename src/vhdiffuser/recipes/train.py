@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -72,7 +73,10 @@ def train_length(
     restart: bool = False,
     on_status: OnStatus | None = None,
 ) -> Path:
-    """Train a Length Predictor: the shortest-step distance between states. Arguments as in `train_planner`."""
+    """Train a Length Predictor: the shortest-step distance between states. Arguments as in `train_planner`.
+
+    A recipe with a relay graph leaves it as the route graph, too (`train_route`).
+    """
     data, environment, chosen = _resolved(dataset, recipe)
     episodes = _training_episodes(data, environment)
 
@@ -80,7 +84,10 @@ def train_length(
         return LengthTask(episodes, data.spec, chosen.length, data.normalizer(), data.fingerprint(), device)
 
     folder = run_folder(data.spec.name, name or run_name("length", chosen.name))
-    return train(make, chosen.length_loop, folder, on_status or _ignore, _begin_with(data, begin_with), restart)
+    path = train(make, chosen.length_loop, folder, on_status or _ignore, _begin_with(data, begin_with), restart)
+    if chosen.length.relay_graph is not None and os.environ.get("RANK", "0") == "0":
+        train_route(data, chosen)
+    return path
 
 
 def train_route(dataset: Dataset | str, recipe: Recipe | str = "default") -> Path:

@@ -77,7 +77,8 @@ def measured(
     for kind, digest in used.items():
         if digest != models[kind].sha256:
             return f"no numbers from {files}: its rows were made with another {kind} model than this very file."
-    for name, value in (("gamma", options.gamma), ("smoothing", options.smoothing), ("stretch", options.stretch)):
+    for name in ("gamma", "smoothing", "stretch", "piece"):
+        value = getattr(options, name)
         if cell.config.get(name, value) != value:  # older rows do not name them all
             return f"no numbers from {files}: its rows were made with {name} {cell.config[name]}, not {value}."
     keys = ("instances", "rule", "epsilon", "sampler", "sampler_steps", "candidates", "controller")
@@ -164,7 +165,7 @@ def card_markdown(card: Mapping[str, Any]) -> str:
             "",
             ", ".join(f"{key} {_plain(recipe[key])}" for key in said)
             + f". Plans with {planning['sampler']} in {planning['steps']} steps, "
-            + ", ".join(f"{key} {planning[key]:g}" for key in ("gamma", "smoothing", "stretch", "candidates"))
+            + ", ".join(f"{key} {planning[key]:g}" for key in ("gamma", "smoothing", "stretch", "candidates", "piece"))
             + ". "
             + (f"Fine-tuned: its training began with the weights of model `{begun['sha256']}`. " if begun else "")
             + "The whole recipe is in `card.json`.",

@@ -33,7 +33,7 @@ class ShippedModel:
     """One exported network."""
 
     kind: str
-    """`planner`, `length` or `dynamics`."""
+    """`planner`, `length`, `route` or `dynamics`."""
     header: ModelHeader
     """Its header, with the planning options to ship."""
     parameters: int
@@ -72,7 +72,7 @@ def ship(environment: str, runs: dict[str, str], out: Path, gamma: float | None 
 
 def read_shipped(folder: Path) -> dict[str, ShippedModel]:
     """The models in a folder that `ship` wrote."""
-    paths = {kind: folder / f"{kind}.safetensors" for kind in ("planner", "length", "dynamics")}
+    paths = {kind: folder / f"{kind}.safetensors" for kind in ("planner", "length", "route", "dynamics")}
     return {kind: _shipped(path, kind, *load_model(path, kind)) for kind, path in paths.items() if path.is_file()}
 
 

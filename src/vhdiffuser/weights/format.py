@@ -23,7 +23,7 @@ class ModelHeader:
     """Everything about a model except its tensors."""
 
     kind: str
-    """`planner`, `length` or `dynamics`."""
+    """`planner`, `length`, `route` or `dynamics`."""
     spec: dict[str, Any]
     """`EnvSpec.to_json()` of the environment it was trained for."""
     config: dict[str, Any]

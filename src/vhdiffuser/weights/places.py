@@ -21,7 +21,7 @@ def run_folder(environment: str, name: str) -> Path:
 
 
 def run_name(kind: str, recipe: str = "default", horizon: int | None = None) -> str:
-    """`vhd`, `fh-H`, `length` or `dynamics`, followed by the recipe's name unless it is the default."""
+    """`vhd`, `fh-H`, `length`, `route` or `dynamics`; another recipe than the default says so."""
     base = kind if kind != "planner" else "vhd" if horizon is None else f"fh-{horizon}"
     return base if recipe == "default" else f"{base}-{recipe}"
 
