@@ -120,7 +120,7 @@ class Failures:
     def _models(self, config: dict[str, Any]) -> tuple[PlannerChoice, Controller, bool]:
         """The planner and controller behind the rows, or else the available ones; and whether they are the same."""
         gains = {key: config["controller"].get(key) for key in ("position_gain", "velocity_gain")}
-        # Older rows do not name every option: the planner's own then.
+        # Older rows do not list every option; the planner's are used then.
         names = ("sampler", "gamma", "smoothing", "stretch", "candidates", "piece")
         options: dict[str, Any] = {key: config.get(key) for key in names}
         candidates = [
