@@ -37,6 +37,8 @@ def test_steps_to_move_is_the_median_moves() -> None:
     last = np.full(50, 49)
     assert steps_to_move(points, last, 0.25, 100) == 3
     assert steps_to_move(points, last, 3.0, 100) is None
+    waiting = np.concatenate([points, np.full((45, 1), 4.9)])  # nearly half of the data stands at its goal
+    assert steps_to_move(waiting, np.full(95, 94), 0.25, 100) == 3
 
 
 def walks_on_a_line(speed: float, episodes: int, length: int) -> tuple[torch.Tensor, torch.Tensor]:

@@ -16,7 +16,7 @@ from vhdiffuser.length.network import LengthNetwork
 from vhdiffuser.length.predictor import LengthPredictor
 from vhdiffuser.length.route import Route, RouteGraph
 from vhdiffuser.normalizer import Normalizer
-from vhdiffuser.planner.compose import Composed, Windows, rough_chain, window_starts
+from vhdiffuser.planner.compose import Composed, Motion, Windows, rough_chain, window_starts
 from vhdiffuser.planner.planner import Planner
 from vhdiffuser.types import EnvSpec
 
@@ -35,6 +35,8 @@ SPEC = EnvSpec(
 )
 NORMALIZER = Normalizer(np.array([-10, -10, -4, -4], np.float32), np.array([10, 10, 4, 4], np.float32))
 CONFIG = PlannerConfig(dim=8, dim_mults=(1, 2, 4), stride=2, diffusion_steps=32)
+STANDING = Motion([0, 1], [], torch.empty(0), torch.empty(0))
+"""Of knots without velocities."""
 WAY = np.array([[-0.9, -0.5], [0.9, -0.5], [0.9, 0.5], [-0.9, 0.5]])
 """A corridor around a wall, normalised: 4.6 long."""
 
@@ -115,7 +117,7 @@ def test_windows_see_clean_ends_and_the_tube_holds() -> None:
     rough = torch.stack([line, torch.zeros(K)], dim=1)[None]
     route = torch.stack([torch.linspace(-1, 1, 400), torch.zeros(400)], dim=1)[None]
     dims = ([0, 1], [0, 1])
-    clean = Composed(thrown, rough, route, 0.1, np.array([K]), P, 8, dims, [0, 1])
+    clean = Composed(thrown, rough, route, 0.1, np.array([K]), P, 8, dims, STANDING)
     tau = torch.full((1, K, 2), 0.3)
     tau0 = clean(tau, 0)
     for window, knots in zip(seen[0], clean.windows.knots, strict=True):
@@ -127,12 +129,28 @@ def test_windows_see_clean_ends_and_the_tube_holds() -> None:
 
 def test_a_rough_chain_moves_evenly_along_the_route() -> None:
     route = Route(np.array([[-0.5, 0.0], [0.5, 0.0]]), np.array([0.0, 40.0]), known=True)
-    start = np.array([-0.5, 0.0, 0.7, 0.0], np.float32)
-    chain = rough_chain(route, start, 21, 0.2, SPEC, NORMALIZER)
+    start = torch.tensor([-0.5, 0.0, 0.7, 0.0])
+    chain = rough_chain(route, start, 21, Motion.at(0.2, SPEC, NORMALIZER, 0, torch.device("cpu")))
     np.testing.assert_allclose(chain[:, 0], np.linspace(-0.5, 0.5, 21), atol=1e-6)
     np.testing.assert_array_equal(chain[0], start)
     # 0.05 of 10 units each knot of 0.2 s: 2.5 units a second, of 4.
     np.testing.assert_allclose(chain[1:, 2], 2.5 / 4, atol=1e-5)
+
+
+def test_a_knot_that_is_moved_back_moves_as_its_new_neighbours_say() -> None:
+    K = 9
+    motion = Motion.at(0.2, SPEC, NORMALIZER, 0, torch.device("cpu"))
+    chain = torch.zeros(1, K, 4)
+    chain[0, :, 0] = torch.linspace(-0.4, 0.4, K)
+    chain[0, :, 2] = 0.9  # what the network says
+    chain[0, 4, 1] = 0.5  # far off the route
+    route = torch.stack([torch.linspace(-1, 1, 401), torch.zeros(401)], dim=1)[None]
+    dims = ([0, 1, 2, 3], [0, 1])
+    clean = Composed(lambda tau, level: tau, chain, route, 0.1, np.array([K]), K, K, dims, motion)
+    tau0 = clean(chain, 0)[0]
+    assert float(tau0[4, 1]) == pytest.approx(0.1)
+    assert float(tau0[4, 2]) == pytest.approx(0.1 * 10 / 4 / 0.2)  # 1 unit a knot, of 4 units a second
+    assert (tau0[[1, 2, 6, 7], 2] == 0.9).all()
 
 
 def test_far_plans_have_any_length_exact_ends_and_keep_to_the_corridor(planner: Planner) -> None:
@@ -232,7 +250,7 @@ def test_windows_settle_into_one_straight_line(planner: Planner) -> None:
         i = torch.full((len(tau),), level)
         return process.clean(straight(tau, i), i, tau)
 
-    clean = Composed(window_clean, zigzag, route, 0.2, np.array([K]), P, P, ([0, 1], [0, 1]), [0, 1])
+    clean = Composed(window_clean, zigzag, route, 0.2, np.array([K]), P, P, ([0, 1], [0, 1]), STANDING)
     tau = torch.randn(1, K, 2, generator=torch.Generator().manual_seed(0))
     bends = []
     for level in (30, 20, 10, 5, 1):

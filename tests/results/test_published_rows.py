@@ -26,7 +26,8 @@ def test_the_headline_is_of_three_test_seeds_and_of_the_weights_that_ship(name: 
         assert cell.streams == 2
         assert cell.seeds == (100, 101, 102)
         assert [len(item.rows) for item in cell.files] == [1000] * 3
-        assert cell.config["models"] == {kind: shipped[kind] for kind in ("planner", "length")}
+        used = ("planner", "length", *(["route"] if cell.config.get("piece") else []))
+        assert cell.config["models"] == {kind: shipped[kind] for kind in used}
         assert cell.config["candidates"] == 1
 
 

@@ -25,6 +25,7 @@ class OptionChanges(TypedDict, total=False):
     stretch: float | None
     candidates: int | None
     piece: int | None
+    tube: float | None
 
 
 @dataclass(frozen=True)
@@ -47,15 +48,17 @@ class PlanningOptions:
     piece: int = 0
     """States per piece: longer plans consist of overlapping pieces along the Length Predictor's route, and may have
     any length. 0: every plan is sampled whole (the paper), with at most T_max states."""
+    tube: float = 1.2
+    """How far a composed plan may leave its route, in radii of the route graph's regions."""
 
     def __post_init__(self) -> None:
-        for name in ("steps", "gamma", "smoothing", "stretch", "candidates", "piece"):
+        for name in ("steps", "gamma", "smoothing", "stretch", "candidates", "piece", "tube"):
             if isinstance(value := getattr(self, name), np.generic):  # e.g. from numpy.linspace
                 object.__setattr__(self, name, value.item())
         for name in ("steps", "candidates", "piece"):
             if not isinstance(getattr(self, name), int) or isinstance(getattr(self, name), bool):
                 raise VhdError(f"{name} must be a whole number, got {getattr(self, name)!r}.")
-        for name in ("gamma", "smoothing", "stretch"):
+        for name in ("gamma", "smoothing", "stretch", "tube"):
             if not isinstance(getattr(self, name), int | float) or isinstance(getattr(self, name), bool):
                 raise VhdError(f"{name} must be a number, got {getattr(self, name)!r}.")
         if not isinstance(self.sampler, str):
@@ -71,6 +74,8 @@ class PlanningOptions:
             raise VhdError(f"stretch must be 1 (the data's pace) or more, got {self.stretch}.")
         if self.candidates < 1:
             raise VhdError(f"candidates must be at least 1 (no selection), got {self.candidates}.")
+        if not 0 < self.tube < float("inf"):
+            raise VhdError(f"tube must be above 0 (1 is one radius of a region), got {self.tube}.")
         if self.piece < 0:
             raise VhdError(f"piece must be a number of states, or 0 (plans are drawn whole), got {self.piece}.")
 

@@ -212,9 +212,16 @@ def centred(places: FloatArray, crowd: FloatArray) -> tuple[FloatArray, float]:
 
 
 def steps_to_move(points: FloatArray, last: IntArray, distance: float, T_max: int) -> int | None:
-    """Steps in which the median state moves `distance`; None if that is more than an eighth of T_max."""
+    """Steps in which a travelling state moves `distance`; none if that is more than an eighth of T_max.
+
+    Of all states, the half that gets furthest within an eighth of T_max travels: the others may stand about.
+    """
     start = np.arange(0, len(points), max(1, len(points) // _CANDIDATES))
-    for lag in range(1, max(T_max // 8, 1) + 1):
+    longest = max(T_max // 8, 1)
+    reached = np.minimum(start + longest, last[start])
+    total = np.abs(points[reached] - points[start]).max(axis=1)
+    start = start[total >= np.median(total)]
+    for lag in range(1, longest + 1):
         kept = start[start + lag <= last[start]]
         if len(kept) and np.median(np.abs(points[kept + lag] - points[kept]).max(axis=1)) >= distance:
             return lag

@@ -64,6 +64,40 @@ def window_starts(K: int, P: int) -> list[int]:
     return np.linspace(0, max(K - P, 0), count).round().astype(int).tolist()
 
 
+@dataclass(frozen=True)
+class Motion:
+    """Which numbers of a knot are its place and its velocity, and how the two go together."""
+
+    places: list[int]
+    """Dimensions of the place."""
+    velocities: list[int]
+    """Dimensions of the velocity, in the same order; none where knots have no velocity."""
+    rate: torch.Tensor
+    """(goal_dim,) normalised velocity of a place that moves by 1 (normalised) from knot to knot."""
+    rest: torch.Tensor
+    """(goal_dim,) normalised velocity of a place that does not move."""
+
+    @classmethod
+    def at(cls, knot_seconds: float, spec: EnvSpec, normalizer: Normalizer, first: int, device: torch.device) -> Motion:
+        """Of knots `knot_seconds` apart whose state begins at dimension `first`."""
+        goal_dims, velocity_dims = list(spec.goal_dims), list(spec.velocity_dims or ())
+        if not velocity_dims:
+            return cls([first + dim for dim in goal_dims], [], torch.empty(0), torch.empty(0))
+        rate = normalizer.scale[goal_dims] / normalizer.scale[velocity_dims] / knot_seconds
+        rest = -normalizer.center[velocity_dims] / normalizer.scale[velocity_dims]
+        return cls(
+            [first + dim for dim in goal_dims],
+            [first + dim for dim in velocity_dims],
+            torch.from_numpy(rate).float().to(device),
+            torch.from_numpy(rest).float().to(device),
+        )
+
+    def of(self, places: torch.Tensor) -> torch.Tensor:
+        """(B, K, goal_dim) places -> (B, K, goal_dim) velocities, by central differences."""
+        (change,) = torch.gradient(places, dim=1)
+        return self.rest + change * self.rate
+
+
 class Composed:
     """A `Clean` for chains: tau^0 of the whole from overlapping windows. Keeps its last prediction."""
 
@@ -77,13 +111,13 @@ class Composed:
         P: int,
         padded: int,
         dims: tuple[list[int], list[int]],
-        goal_dims: list[int],
+        motion: Motion,
     ) -> None:
         """`window_clean` predicts windows of `padded` knots. rough (B, K, d): chains along route (B, R, goal_dim);
         counts (B,): their knots; `dims`: clamped dimensions of a window's first and last knot."""
         self.window_clean, self.estimate, self.route, self.radius = window_clean, rough, route, radius
         self.windows = Windows.over(counts, P, rough.device)
-        self.P, self.padded, self.dims, self.goal_dims = P, padded, dims, goal_dims
+        self.P, self.padded, self.dims, self.motion = P, padded, dims, motion
 
     def __call__(self, tau: torch.Tensor, level: int) -> torch.Tensor:
         windows, P = self.windows, self.P
@@ -99,35 +133,37 @@ class Composed:
         return self.estimate
 
     def _near_route(self, tau0: torch.Tensor) -> torch.Tensor:
-        """tau0 (B, K, d) with positions farther from the route than the radius moved back to the radius."""
-        places = tau0[..., self.goal_dims]  # (B, K, goal_dim)
+        """tau0 (B, K, d) with every place that is further from the route than the radius moved back to it.
+
+        A knot that was moved gets the velocity of its new neighbours: the curve through the knots follows velocities.
+        """
+        places = tau0[..., self.motion.places]  # (B, K, goal_dim)
         distance = (places[:, :, None] - self.route[:, None]).abs().amax(dim=-1)  # (B, K, R)
-        nearest = distance.argmin(dim=-1, keepdim=True).expand(-1, -1, len(self.goal_dims))
+        nearest = distance.argmin(dim=-1, keepdim=True).expand(-1, -1, places.shape[-1])
         centre = self.route.gather(1, nearest)
+        held = centre + (places - centre).clamp(-self.radius, self.radius)
         moved = tau0.clone()
-        moved[..., self.goal_dims] = centre + (places - centre).clamp(-self.radius, self.radius)
+        moved[..., self.motion.places] = held
+        if self.motion.velocities:
+            away = (held != places).any(dim=-1, keepdim=True)  # (B, K, 1)
+            own = moved[..., self.motion.velocities]
+            moved[..., self.motion.velocities] = torch.where(away, self.motion.of(held), own)
         return moved
 
 
-def rough_chain(
-    route: Route, start: FloatArray, K: int, knot_seconds: float, spec: EnvSpec, normalizer: Normalizer
-) -> FloatArray:
-    """(K, d) knots evenly spaced along a route from start (d,), all normalised, with the route's velocities."""
-    goal_dims = list(spec.goal_dims)
+def rough_chain(route: Route, start: torch.Tensor, K: int, motion: Motion) -> torch.Tensor:
+    """(K, width) knots evenly along a route from the knot start (width,); velocities are the route's own."""
     places = route.at(np.linspace(0.0, route.total, K))  # (K, goal_dim)
-    for _ in range(2):  # smooth the polygon's corners
+    for _ in range(2):  # nothing moves round the corners of a polygon
         places[1:-1] = (places[:-2] + 2 * places[1:-1] + places[2:]) / 4
-    chain = np.tile(start, (K, 1)).astype(np.float32)
-    chain[:, goal_dims] = places
-    if spec.velocity_dims is not None:
-        moving = np.zeros((K, spec.state_dim), np.float32)
-        units = places * normalizer.scale[goal_dims]
-        moving[:, list(spec.velocity_dims)] = np.gradient(units, axis=0) / knot_seconds
-        velocity_dims = list(spec.velocity_dims)
-        chain[1:, velocity_dims] = normalizer.normalize(moving)[1:, velocity_dims]
+    chain = start.repeat(K, 1)
+    along = torch.from_numpy(places).to(chain)
+    chain[:, motion.places] = along
+    if motion.velocities:
+        chain[1:, motion.velocities] = motion.of(along[None])[0, 1:]
     return chain
 
 
 def route_points(route: Route, count: int) -> FloatArray:
-    """(count, goal_dim) points evenly spaced along a route."""
+    """(count, goal_dim) points evenly along a route."""
     return route.at(np.linspace(0.0, route.total, count)).astype(np.float32)

@@ -17,7 +17,7 @@ from vhdiffuser.diffusion.process import Process, clamp_mask
 from vhdiffuser.diffusion.sampler import Clean, network_clean, sample
 from vhdiffuser.length.route import Route
 from vhdiffuser.normalizer import Normalizer
-from vhdiffuser.planner.compose import ROUTE_POINTS, Composed, rough_chain, route_points
+from vhdiffuser.planner.compose import ROUTE_POINTS, Composed, Motion, rough_chain, route_points
 from vhdiffuser.threads import batches_in_parallel
 from vhdiffuser.trajectories import Plan
 from vhdiffuser.types import BoolArray, EnvSpec, FloatArray, IntArray
@@ -26,8 +26,6 @@ KNOTS_PER_BATCH = 2048
 """Knots per batch: bounds memory and spreads work over threads; on one CPU thread 8,192 were no faster."""
 CHAIN = 8
 """Composed plans are denoised in chains of a multiple of this many knots, so that several share a batch."""
-TUBE = 2.5
-"""Radius within which a composed plan keeps to its route, in radii of the route graph's regions."""
 
 
 @dataclass(frozen=True)
@@ -156,12 +154,12 @@ class Denoiser:
         """tau^0 of whole chains (B, K, width) along their routes, from windows of one piece."""
         assert self.tube is not None
         first, P = self.config.action_dim, self.piece_knots
-        rough, knot_seconds = known.clone(), self.config.stride * self.spec.control_dt
+        seconds = self.config.stride * self.spec.control_dt
+        motion = Motion.at(seconds, self.spec, self.normalizer, first, self.device)
+        rough = known.clone()
         for chain, way in enumerate(ways):
             K = int(counts[chain])
-            start = known[chain, 0, first:].cpu().numpy()
-            drawn = rough_chain(way, start, K, knot_seconds, self.spec, self.normalizer)
-            rough[chain, :K, first:] = torch.from_numpy(drawn).to(self.device)
+            rough[chain, :K] = rough_chain(way, known[chain, 0], K, motion)
         points = np.stack([route_points(way, ROUTE_POINTS) for way in ways])
         return Composed(
             clean,
@@ -172,7 +170,7 @@ class Denoiser:
             P,
             int(self._padded(np.array([P]))[0]),
             self.config.clamped_dims(self.spec),
-            [first + dim for dim in self.spec.goal_dims],
+            motion,
         )
 
     def _plan(

@@ -28,7 +28,7 @@ from vhdiffuser.length.predictor import LengthPredictor
 from vhdiffuser.length.route import Route, RouteGraph
 from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.planner.candidates import StepsPredictor, best_candidates, candidate_seeds
-from vhdiffuser.planner.denoising import TUBE, Denoiser
+from vhdiffuser.planner.denoising import Denoiser
 from vhdiffuser.planner.pretrained import find_pretrained, push_folder, save_folder
 from vhdiffuser.planner.requests import (
     RequestError,
@@ -282,7 +282,7 @@ class Planner:
             self.normalizer,
             self.options,
             self.device,
-            tube=None if graph is None else TUBE * graph.radius,
+            tube=None if graph is None else self.options.tube * graph.radius,
         )
         routes = self._known_routes(origins, targets, lengths)
         n = self.options.candidates

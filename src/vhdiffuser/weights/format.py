@@ -102,7 +102,8 @@ def digest(tensors: dict[str, torch.Tensor], header: dict[str, Any]) -> str:
     sha = hashlib.sha256(json.dumps(header).encode())
     for key, value in sorted(tensors.items()):
         sha.update(f"{key} {value.dtype} {tuple(value.shape)}".encode())
-        sha.update(value.cpu().reshape(-1).view(torch.uint8).numpy().data)
+        if value.numel():  # an empty tensor cannot be viewed as bytes
+            sha.update(value.cpu().reshape(-1).view(torch.uint8).numpy().data)
     return sha.hexdigest()
 
 

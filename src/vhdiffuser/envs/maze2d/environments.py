@@ -138,13 +138,13 @@ ENVIRONMENTS = (
         "maze2d-medium", MEDIUM, 0.03, T_max=512, transitions=2_000_000,
         horizons=(192, 288, 384), budget=1200, episode_steps=600,
         reference=(13.13, 277.39), std=(1.3371, 1.5210, 2.3408, 2.3694),
-        recipes={"default": {"planner_loop": {"updates": 6500}}},
+        recipes={"default": {"planner_loop": {"updates": 6500}, "planning": {"piece": 64}}},
     ),
     _environment(
         "maze2d-large", LARGE, 0.03, T_max=640, transitions=4_000_000,
         horizons=(256, 384, 512), budget=1500, episode_steps=800,
         reference=(6.7, 273.99), std=(1.8070, 2.5688, 2.4368, 2.6494),
-        recipes={"default": {"planner_loop": {"updates": 10_500}, "planning": {"gamma": 1.25}}},
+        recipes={"default": {"planner_loop": {"updates": 10_500}, "planning": {"gamma": 1.25, "piece": 64}}},
     ),
 )  # fmt: skip
 """Table I of the paper, and what it leaves open; the standard deviations are those of D4RL's full sets."""

@@ -68,7 +68,17 @@ def _environment(maze: MazeName, kind: Kind) -> Environment:
         builder=Builder(partial(_chunk_maker, recipe), chunk=CHUNK, transitions=recipe.transitions),
         simulators=1000,
         # Half of a `stitch` episode is spent at its goal, which plans should not imitate.
-        recipes={"default": {"planner": {"directness": 2.0}}},
+        # The point's body fills a third of a corridor, so routes keep to the middle of the data, and plans to their
+        # routes.
+        recipes={
+            "default": {
+                "planner": {"directness": 2.0, "dim": 16},
+                "planner_loop": {"updates": 3000},
+                "planning": {"gamma": 1.4, "smoothing": 1.0, "piece": 64, "tube": 0.7},
+                "length": {"relay_graph": {"sparse_cost": 4.0}},
+                "length_loop": {"updates": 2500},
+            }
+        },
     )
 
 
