@@ -75,7 +75,9 @@ ENVIRONMENTS = (
     Environment(
         spec=_SPEC,
         simulator=partial(_simulator, _SPEC),
-        geometry=Geometry(walls=wall_boxes(map_of(MEDIUM)), radius=TORSO_RADIUS, clearance=CLEARANCE, cell=free_centre),
+        geometry=Geometry(
+            walls=wall_boxes(map_of(MEDIUM)), radius=TORSO_RADIUS, clearance=CLEARANCE, cell=free_centre, unit="m"
+        ),
         horizons=(256, 384, 512),
         step_budget=2000,
         instances="the ant reset in a random free cell +- 1, goal in a random free cell +- 1 (OGBench's noise)",
