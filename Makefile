@@ -35,7 +35,7 @@ reproduce: setup
 
 # The site, in site/index.html. No network is needed; a broken link fails.
 docs: setup
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "open site/index.html"
 
 # One worker per core, up to four; a file of tests stays in one worker.

@@ -3,7 +3,7 @@
 - `$x$` and `$$x$$` become MathML when the site is built, so no page loads a script for them.
 - A page that says `<!-- notebook: NAME.ipynb -->` is followed by that notebook of `examples/notebooks`, with outputs.
 - A link to a file of the repository outside of docs/ leads to a page that shows the file;
-  `process.py#Process.noised` to the line where that name is defined.
+  `process.py#Process.noised` to the place where that name is defined.
 """
 
 from __future__ import annotations
@@ -54,8 +54,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         if path is None:
             return found[0]
         target = os.path.relpath(page_of(path), str(PurePosixPath(source).parent))
-        line = definitions(path).get(found[2]) if found[2] else None
-        return f"{target}#__codelineno-0-{line}" if line else target
+        return f"{target}#{found[2]}" if found[2] else target
 
     return _LINK.sub(point, markdown)
 
@@ -84,27 +83,34 @@ def page_of(path: Path) -> str:
 
 
 def source_page(path: Path) -> str:
-    """A page that shows a file."""
-    name, text = path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8").rstrip()
+    """A page that shows a file: a Python file class by class and function by function, with an anchor for each name."""
+    name, text = path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")
+    page = f"---\nsearch: {{exclude: true}}\n---\n# {name}\n"
+    lines = text.splitlines()
+    pieces = sections(text) if path.suffix == ".py" else [(1, "", [])]
     language = _LANGUAGES.get(path.suffix, "text")
-    options = "---\nsearch: {exclude: true}\nhide: [toc]\n---\n"
-    return f'{options}# {name}\n\n````{language} linenums="1"\n{text}\n````\n'
+    for (first, title, names), (end, *_) in zip(pieces, [*pieces[1:], (len(lines) + 1, "", [])], strict=True):
+        anchors = "".join(f'<a id="{item}"></a>' for item in names)
+        heading = f"## {title} {{ #{title} }}\n\n" if title else ""
+        shown = "\n".join(lines[first - 1 : end - 1]).rstrip()
+        page += f'\n{heading}{anchors}\n\n````{language} linenums="{first}"\n{shown}\n````\n'
+    return page
 
 
-def definitions(path: Path) -> dict[str, int]:
-    """The line of each function, class and method (`Class.method`) and constant of a Python file."""
-    if path.suffix != ".py":
-        return {}
-    lines: dict[str, int] = {}
-    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+def sections(text: str) -> list[tuple[int, str, list[str]]]:
+    """First line, title and further names of each part of a Python file: what stands before the first class or
+    function, then each of them, with the methods of a class and the constants after it."""
+    parts: list[tuple[int, str, list[str]]] = [(1, "", [])]
+    for node in ast.parse(text).body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            lines[node.name] = node.lineno
-        if isinstance(node, ast.ClassDef):
-            lines |= {f"{node.name}.{item.name}": item.lineno for item in node.body if isinstance(item, ast.FunctionDef)}
-        if isinstance(node, ast.Assign | ast.AnnAssign):
+            first = min([node.lineno, *(item.lineno for item in node.decorator_list)])
+            methods = [item.name for item in node.body if isinstance(item, ast.FunctionDef)]
+            known = {*methods} if isinstance(node, ast.ClassDef) else set()
+            parts.append((first, node.name, [f"{node.name}.{item}" for item in sorted(known)]))
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            lines |= {target.id: node.lineno for target in targets if isinstance(target, ast.Name)}
-    return lines
+            parts[-1][2].extend(target.id for target in targets if isinstance(target, ast.Name))
+    return parts
 
 
 def notebook_page(path: Path) -> str:
@@ -114,7 +120,8 @@ def notebook_page(path: Path) -> str:
     for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
         text = "".join(cell["source"])
         if cell["cell_type"] == "markdown":
-            parts.append(re.sub(r"^# .*\n?", "", text))  # the page has a title of its own
+            text = re.sub(r"^# .*\n?", "", text)  # the page has a title of its own
+            parts.append(text.replace("](../../docs/", "](../"))
             continue
         parts.append(f"```python\n{text}\n```")
         for output in cell["outputs"]:
