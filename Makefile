@@ -36,7 +36,7 @@ reproduce: setup
 # The site, in site/index.html. No network is needed; a broken link fails.
 docs: setup
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
-	@echo "open site/index.html"
+	@echo "open site/index.html; for its search box, serve it: python -m http.server --directory site"
 
 # One worker per core, up to four; a file of tests stays in one worker.
 PARALLEL := --numprocesses auto --maxprocesses 4 --dist loadfile

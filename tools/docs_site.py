@@ -64,7 +64,8 @@ def on_page_content(content: str, **_: Any) -> str:
 
     def mathml(found: re.Match[str]) -> str:
         display = "block" if found[1] == "div" else "inline"
-        return str(convert(html.unescape(found[2]).strip(), display=display))
+        tex = re.sub(r"\\tag\{(\w+)\}", r"\\qquad (\1)", html.unescape(found[2]))
+        return str(convert(tex.strip(), display=display))
 
     return _MATH.sub(mathml, content)
 
