@@ -24,7 +24,7 @@ SPACING = 1.5
 """Power by which few-step grids crowd towards the clean end.
 
 The network's error in tau^0 is its error in v times the noise level it looks from, so the last look should be
-a close one. On maze2d-umaze 5 steps so spaced gave the plans of 20 evenly spaced ones (docs/planner.md).
+a close one. On maze2d-umaze 5 steps so spaced gave the plans of 20 evenly spaced ones (docs/notes/planner.md).
 """
 
 

@@ -1,7 +1,7 @@
 """A plan through waypoints: one leg after the other, each from the state in which the last one ends.
 
 Fixing the waypoints' knots at every reverse step instead was tried: the network has seen clean knots at the ends only,
-and does not follow them (docs/planner.md).
+and does not follow them (docs/notes/planner.md).
 """
 
 from __future__ import annotations
