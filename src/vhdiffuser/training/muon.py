@@ -2,7 +2,8 @@
 
 An update of a weight matrix is orthogonalised before it is applied, so that all its directions are learnt at
 the same pace. On the same mini-batches of maze2d-large the planner's loss was a sixth below AdamW's
-(docs/notes/planner.md). torch's own Muon takes matrices only and leaves the rest to a second optimiser; the loop wants one.
+(docs/notes/planner.md). torch's own Muon takes matrices only and leaves the rest to a second optimiser; the loop
+wants one.
 """
 
 from __future__ import annotations
