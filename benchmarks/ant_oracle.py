@@ -15,11 +15,11 @@ import numpy as np
 import tyro
 from rich.progress import track
 
-from vhdiffuser.envs.antmaze.building import subgoal_table
-from vhdiffuser.envs.antmaze.maze import MEDIUM, cell_of, map_of
 from vhdiffuser.envs.antmaze.walker import Walker
 from vhdiffuser.envs.datasets import load_dataset
 from vhdiffuser.envs.instances import draw_instances
+from vhdiffuser.envs.locomaze.maze import MEDIUM, cell_of, map_of
+from vhdiffuser.envs.locomaze.oracle import subgoal_table
 from vhdiffuser.envs.registry import get_environment
 from vhdiffuser.envs.success import reached
 from vhdiffuser.normalizer import Normalizer

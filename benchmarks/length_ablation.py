@@ -33,7 +33,7 @@ from vhdiffuser.length.predictor import LengthPredictor
 from vhdiffuser.length.task import LengthTask
 from vhdiffuser.recipes.recipe import get_recipe
 from vhdiffuser.report.comparison import Column, Comparison
-from vhdiffuser.training.loop import LoopConfig
+from vhdiffuser.training.config import LoopConfig
 from vhdiffuser.types import EnvSpec, FloatArray
 from vhdiffuser.weights.format import load_model
 from vhdiffuser.weights.places import run_folder

@@ -23,7 +23,7 @@ from vhdiffuser.diffusion.unet import TemporalUnet
 from vhdiffuser.envs.registry import get_spec
 from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.planner.planner import Planner
-from vhdiffuser.training.device import pick_precision
+from vhdiffuser.training.precision import pick_precision
 
 SPEC = get_spec("maze2d-large")
 NORMALIZER = Normalizer(np.array([0.4, 0.44, -5.2, -5.2], np.float32), np.array([7.2, 10.2, 5.2, 5.2], np.float32))

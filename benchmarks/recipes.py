@@ -47,7 +47,7 @@ from vhdiffuser.planner.planner import Planner
 from vhdiffuser.recipes.recipe import get_recipe
 from vhdiffuser.report.comparison import Column, Comparison
 from vhdiffuser.results.summary import bootstrap_interval, wilson_interval
-from vhdiffuser.training.loop import LoopConfig
+from vhdiffuser.training.config import LoopConfig
 from vhdiffuser.types import EnvSpec, Instance
 from vhdiffuser.weights.format import load_model
 from vhdiffuser.weights.places import find_model, run_folder

@@ -12,7 +12,9 @@ import torch
 
 from vhdiffuser.console import err, progress_bar
 from vhdiffuser.errors import VhdError
-from vhdiffuser.training.loop import LoopConfig, Status, Task, train
+from vhdiffuser.training.config import LoopConfig
+from vhdiffuser.training.loop import Status, train
+from vhdiffuser.training.task import Task
 
 
 def comparison_parser(text: str | None, what: str) -> argparse.ArgumentParser:

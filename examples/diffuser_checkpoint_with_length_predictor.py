@@ -29,7 +29,8 @@ from vhdiffuser.diffusion.unet import TemporalUnet
 from vhdiffuser.envs.datasets import load_dataset
 from vhdiffuser.length.config import LengthConfig
 from vhdiffuser.length.task import LengthTask
-from vhdiffuser.training.loop import LoopConfig, train
+from vhdiffuser.training.config import LoopConfig
+from vhdiffuser.training.loop import train
 
 HORIZON, STEPS, ACTION, STATE = 128, 16, 2, 4
 

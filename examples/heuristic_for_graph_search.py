@@ -25,7 +25,8 @@ from vhdiffuser.envs.datasets import load_dataset
 from vhdiffuser.envs.maze2d.maze import BALL_RADIUS, UMAZE
 from vhdiffuser.length.config import LengthConfig
 from vhdiffuser.length.task import LengthTask
-from vhdiffuser.training.loop import LoopConfig, train
+from vhdiffuser.training.config import LoopConfig
+from vhdiffuser.training.loop import train
 from vhdiffuser.weights.places import run_folder, shipped_path
 
 SPACING = 0.1  # between two nodes, in units of the maze

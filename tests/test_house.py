@@ -166,7 +166,7 @@ def test_a_function_fits_on_a_screen(path: Path) -> None:
 
 
 SOURCE = ROOT / "src" / "vhdiffuser"
-OURS = ("maze2d", "antmaze", "cube")
+OURS = ("maze2d", "antmaze", "pointmaze", "locomaze", "cube")
 """Packages of `envs`, each of which knows one family of environments."""
 TABLES = {"report/paper.py"}
 """Figures by name of environment: the paper's own table."""

@@ -65,11 +65,14 @@ def test_a_part_needs_one_action_fewer_than_states():
 
 
 def test_registry_holds_table_one():
-    assert list(environments()) == ["maze2d-umaze", "maze2d-medium", "maze2d-large", "antmaze-medium", "cube"]
-    assert [environment.horizons for environment in environments().values()] == [
+    papers = list(environments().values())[:5]
+    assert [environment.name for environment in papers] == [
+        "maze2d-umaze", "maze2d-medium", "maze2d-large", "antmaze-medium", "cube",
+    ]  # fmt: skip
+    assert [environment.horizons for environment in papers] == [
         (64, 128, 192), (192, 288, 384), (256, 384, 512), (256, 384, 512), (32, 64, 128),
     ]  # fmt: skip
-    assert [environment.spec.epsilon for environment in environments().values()] == [0.04, 0.03, 0.03, 0.05, 0.03]
+    assert [environment.spec.epsilon for environment in papers] == [0.04, 0.03, 0.03, 0.05, 0.03]
     assert get_environment("maze2d-large").step_budget == 1500
 
 

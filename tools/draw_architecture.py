@@ -33,6 +33,8 @@ ROOMS = {
     "normalizer": "units to [-1, 1]",
     "types": "EnvSpec, Episodes, Instance",
     "weights": "model files and where they are",
+    "arguments": "what callers give",
+    "devices": "of torch",
     "files": "atomic I/O",
     "streams": "randomness",
     "threads": "of torch",

@@ -58,6 +58,10 @@ class OutsideDataWarning(VhdWarning):
     """A start, goal or query outside what the model was trained on: its answer is a guess."""
 
 
+class OtherEnvironmentWarning(VhdWarning):
+    """A planner that is run in another environment than the one that it was trained for."""
+
+
 class ClippedLengthWarning(VhdWarning):
     """A predicted length beyond T_max: the plan is shorter than the Length Predictor and gamma ask for."""
 

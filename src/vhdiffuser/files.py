@@ -40,6 +40,9 @@ def atomic_path(path: Path) -> Iterator[Path]:
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+    except OSError as error:
+        raise DataError(f"{path}: could not be written ({error}). Nothing already on disk was changed.") from error
+    try:
         if target.exists():
             os.chmod(temporary, stat.S_IMODE(target.stat().st_mode))
         mode = stat.S_IMODE(temporary.stat().st_mode)
@@ -73,7 +76,7 @@ def regular_target(path: Path) -> Path:
 
 def checked_name(kind: str, name: str) -> str:
     """`name`, if it can name a run, a dataset or a model: one folder name, the same on every system."""
-    if not _NAME.fullmatch(name) or name.endswith("."):
+    if not isinstance(name, str) or not _NAME.fullmatch(name) or name.endswith("."):
         article = "an" if kind[0] in "aeiou" else "a"
         raise DataError(
             f"{name!r} cannot name {article} {kind}. Allowed: up to 64 letters, digits, dots, dashes and underscores, "

@@ -74,9 +74,11 @@ class EnvSpec:
                 f"{self.goal_dims}."
             )
         for name in ("epsilon", "control_dt"):
+            if not isinstance(getattr(self, name), int | float):
+                raise DataError(f"{self.name}: {name} must be a number, got {getattr(self, name)!r}.")
             if not 0 < getattr(self, name) < float("inf"):
                 raise DataError(f"{self.name}: {name} must be a finite number above 0, got {getattr(self, name)}.")
-        if self.action_dim < 0 or not all(isinstance(size, int) for size in (self.T_max, self.L_min, self.action_dim)):
+        if not all(isinstance(size, int) and size >= 0 for size in (self.T_max, self.L_min, self.action_dim)):
             raise DataError(
                 f"{self.name}: T_max, L_min and action_dim are whole numbers, got {self.T_max}, {self.L_min} and "
                 f"{self.action_dim}."

@@ -208,6 +208,7 @@ def test_the_header_says_how_the_rows_were_made(tmp_path: Path) -> None:
     assert config["candidates"] == 1
     assert config["controller"] == {"name": "toy"}
     assert (config["sampler"], config["sampler_steps"], config["gamma"]) == ("ddim", 5, 1.0)
+    assert {"smoothing", "stretch", "candidates"} <= set(config), "every planning option"
     assert config["rule"] == {
         "threshold": 0.05, "check_every": 3, "budget": 40, "stop_at_hit": True, "hold": False,
     }  # fmt: skip

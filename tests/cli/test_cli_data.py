@@ -105,10 +105,13 @@ def test_unknown_commands_and_options_exit_with_2(capsys):
 
 def test_envs_as_text_and_json(capsys):
     assert run(["envs"]) == 0
-    assert "maze2d-large" in capsys.readouterr().out
+    text = capsys.readouterr().out
+    assert "maze2d-large" in text
+    assert "antmaze-*: the ant reset in a random free cell" in text
+    assert max(map(len, text.splitlines())) <= 180
     assert run(["envs", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)
-    assert [spec["name"] for spec in listed][-2:] == ["antmaze-medium", "cube"]
+    assert [spec["name"] for spec in listed][3:6] == ["antmaze-medium", "cube", "pointmaze-medium-navigate"]
 
 
 def test_get_info_and_draw(umaze, capsys, tmp_path):

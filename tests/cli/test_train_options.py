@@ -9,7 +9,8 @@ import pytest
 from vhdiffuser.cli import parse, run
 from vhdiffuser.envs.registry import environments, get_environment
 from vhdiffuser.recipes.recipe import get_recipe
-from vhdiffuser.training.loop import LoopConfig, learning_rate
+from vhdiffuser.training.config import LoopConfig
+from vhdiffuser.training.optimizer import learning_rate
 
 
 def loop_of(*options: str) -> LoopConfig:

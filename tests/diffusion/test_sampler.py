@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from vhdiffuser.diffusion.process import Process, clamp_mask
-from vhdiffuser.diffusion.sampler import reverse_levels, sample
+from vhdiffuser.diffusion.sampler import network_clean, reverse_levels, sample
 from vhdiffuser.errors import VhdError
 
 SAMPLERS = ["ddpm", "ddim", "dpm++"]
@@ -57,7 +57,9 @@ def test_a_perfect_denoiser_recovers_the_clean_trajectory(prediction: str, sampl
     process = Process(64, prediction)
     tau0 = torch.rand(3, 9, 2, generator=torch.Generator().manual_seed(0)) * 1.8 - 0.9
     known, mask = nothing_known(3, 9, 2)
-    tau, _ = sample(Oracle(process, tau0), process, known, mask, generators(range(3)), sampler, steps)
+    tau, _ = sample(
+        network_clean(Oracle(process, tau0), process), process, known, mask, generators(range(3)), sampler, steps
+    )
     torch.testing.assert_close(tau, tau0, atol=1e-3, rtol=0)
 
 
@@ -66,7 +68,7 @@ def test_samples_have_the_data_s_distribution(sampler: str, steps: int) -> None:
     process = Process(128, "sample")
     known, mask = nothing_known(200, 20, 2)
     network = Gaussian(process, mean=0.2, std=0.15)
-    tau, _ = sample(network, process, known, mask, generators(range(200)), sampler, steps)
+    tau, _ = sample(network_clean(network, process), process, known, mask, generators(range(200)), sampler, steps)
     assert float(tau.mean()) == pytest.approx(0.2, abs=0.01)
     assert float(tau.std()) == pytest.approx(0.15, abs=0.012)
 
@@ -77,7 +79,9 @@ def test_both_ends_are_clamped_at_every_step(sampler: str) -> None:
     mask = clamp_mask(torch.tensor([6]), 7, 4, ([0, 1, 2, 3], [0, 1]))[0]
     known = torch.rand(2, 7, 4, generator=torch.Generator().manual_seed(0)) * 3 - 1.5  # beyond the limits, too
     network = Gaussian(process, 0.0, 0.5)
-    tau, kept = sample(network, process, known, mask, generators(range(2)), sampler, 6, keep=True)
+    tau, kept = sample(
+        network_clean(network, process), process, known, mask, generators(range(2)), sampler, 6, keep=True
+    )
     assert kept is not None
     assert kept.shape == (2, 7, 7, 4)
     assert torch.equal(kept[:, -1], tau)
@@ -92,9 +96,9 @@ def test_a_batch_equals_one_by_one_with_the_same_seeds(sampler: str) -> None:
     network = Gaussian(process, 0.1, 0.4)
     known, mask = nothing_known(4, 6, 3)
     seeds = [5, 9, 5, 123456]
-    together, _ = sample(network, process, known, mask, generators(seeds), sampler, 8)
+    together, _ = sample(network_clean(network, process), process, known, mask, generators(seeds), sampler, 8)
     for number, seed in enumerate(seeds):
-        alone, _ = sample(network, process, known[:1], mask, generators([seed]), sampler, 8)
+        alone, _ = sample(network_clean(network, process), process, known[:1], mask, generators([seed]), sampler, 8)
         torch.testing.assert_close(together[number : number + 1], alone)
     torch.testing.assert_close(together[0], together[2])
     assert not torch.allclose(together[0], together[1])
@@ -105,7 +109,17 @@ def test_knots_after_the_last_are_copies_of_it(sampler: str) -> None:
     process = Process(32, "sample")
     known, mask = nothing_known(2, 8, 3)
     last = torch.tensor([4, 7])
-    tau, kept = sample(Gaussian(process, 0.1, 0.4), process, known, mask, generators([0, 1]), sampler, 8, last, True)
+    tau, kept = sample(
+        network_clean(Gaussian(process, 0.1, 0.4), process),
+        process,
+        known,
+        mask,
+        generators([0, 1]),
+        sampler,
+        8,
+        last,
+        True,
+    )
     assert kept is not None
     assert (kept[0, :, 5:] == kept[0, :, 4:5]).all()
     assert not (tau[1, 5:] == tau[1, 4:5]).any()
@@ -143,7 +157,7 @@ def test_ddpm_is_the_paper_s_posterior_step() -> None:
             variance = (1 - process.alpha_bar[level - 1]) / (1 - alpha_bar) * process.betas[level]
             mean = mean + variance.sqrt() * torch.randn(1, 5, 2, generator=generator)
         tau = mean
-    ours, _ = sample(Small(), process, known, mask, generators([4]), "ddpm", 16)
+    ours, _ = sample(network_clean(Small(), process), process, known, mask, generators([4]), "ddpm", 16)
     torch.testing.assert_close(ours, tau, atol=1e-4, rtol=1e-3)
 
 
@@ -184,7 +198,7 @@ def test_samplers_agree_with_diffusers(sampler: str, steps: int) -> None:
             return torch.sin(3 * tau) + 0.01 * i[:, None, None]
 
     known, mask = nothing_known(3, 5, 2)
-    ours, _ = sample(Wavy(), process, known, mask, generators(range(3)), sampler, steps)
+    ours, _ = sample(network_clean(Wavy(), process), process, known, mask, generators(range(3)), sampler, steps)
     torch.testing.assert_close(ours, by_diffusers(sampler, Wavy(), process, steps), atol=2e-5, rtol=0)
 
 
@@ -193,7 +207,7 @@ def test_bad_sampler_and_bad_steps_are_refused() -> None:
     known, mask = nothing_known(1, 6, 3)
     network = Gaussian(process, 0.0, 0.4)
     with pytest.raises(VhdError, match=r"unknown sampler 'euler'. Known: ddpm, ddim, dpm\+\+"):
-        sample(network, process, known, mask, generators([0]), "euler", 4)
+        sample(network_clean(network, process), process, known, mask, generators([0]), "euler", 4)
     for steps in (0, 33):
         with pytest.raises(VhdError, match=r"1\.\.32"):
-            sample(network, process, known, mask, generators([0]), "ddim", steps)
+            sample(network_clean(network, process), process, known, mask, generators([0]), "ddim", steps)

@@ -12,8 +12,8 @@ import numpy as np
 import ogbench.locomaze  # noqa: F401  (registers the environments)
 
 from vhdiffuser.envs import offscreen
-from vhdiffuser.envs.antmaze.maze import CLEARANCE, NOISE, cell_centre, cell_of
 from vhdiffuser.envs.antmaze.simulator import AntMazeEnv
+from vhdiffuser.envs.locomaze.maze import CLEARANCE, NOISE, cell_centre, cell_of
 from vhdiffuser.envs.registry import get_environment, get_spec
 from vhdiffuser.errors import UnknownNameError, VhdError
 from vhdiffuser.types import Instance
@@ -148,7 +148,7 @@ def test_clearance_of_known_points(env):
         ([0.0, np.nan], [4.0, 0.0], "NaN"),
         ([0.0, 0.0], [np.inf, 0.0], "NaN or infinity"),
         ([-4.0, 0.0], [4.0, 0.0], r"start .* in a wall.* \(0, 0\)"),
-        ([0.0, 0.0], [5.9, 0.0], "goal .* radius of 0.25"),
+        ([0.0, 0.0], [5.9, 0.0], r"goal .* than the body can come \(0.25 m\)"),
         ([0.0, 0.0], [60.0, 0.0], "outside the maze"),
     ],
 )

@@ -15,9 +15,9 @@ from toy_point import ENVIRONMENT, SPEC
 
 from vhdiffuser import make_maze
 from vhdiffuser.data.build import BuildConfig, build
-from vhdiffuser.envs.antmaze.maze import MEDIUM as ANT_MAP
 from vhdiffuser.envs.environment import Environment
 from vhdiffuser.envs.gym_task import gym_id
+from vhdiffuser.envs.locomaze.maze import MEDIUM as ANT_MAP
 from vhdiffuser.envs.maze2d.maze import BALL_RADIUS, LARGE, UMAZE, Maze
 from vhdiffuser.envs.registry import environments, get_environment, register
 from vhdiffuser.errors import VhdError
@@ -31,7 +31,7 @@ HORSESHOE = """
     #OO#GO#
     #######
 """
-NEEDS_OGBENCH = ("antmaze-medium", "cube")
+NEEDS_OGBENCH = ("antmaze-medium", "cube", "pointmaze-giant-stitch", "antmaze-giant-navigate")
 NAMES = [
     pytest.param(name, marks=pytest.mark.ogbench) if name in NEEDS_OGBENCH else name
     for name in ("maze2d-umaze", "maze2d-medium", "maze2d-large", *NEEDS_OGBENCH)

@@ -7,17 +7,19 @@ pytest.importorskip("ogbench", reason="needs the extra 'ogbench'")
 
 import gymnasium
 import numpy as np
-import ogbench.locomaze
-import ogbench.manipspace  # noqa: F401  (both register environments)
+import ogbench.manipspace  # noqa: F401  (registers the environments)
 from ogbench.manipspace.oracles.plan.cube_plan import CubePlanOracle
 
-from vhdiffuser.envs.antmaze import building as build_antmaze
-from vhdiffuser.envs.antmaze.maze import cell_of
+from vhdiffuser.data.build import Parts
+from vhdiffuser.envs.antmaze.building import chunk_maker
 from vhdiffuser.envs.antmaze.simulator import AntMazeEnv
 from vhdiffuser.envs.antmaze.walker import PROPRIOCEPTION, Walker
 from vhdiffuser.envs.cube import building as build_cube
 from vhdiffuser.envs.cube.workspace import WORKSPACE, to_metres
+from vhdiffuser.envs.locomaze.datasets import data_recipe
 from vhdiffuser.envs.registry import get_environment, get_spec
+
+RECIPE = data_recipe("medium", "navigate", noise=0.2, tolerance=0.5)
 
 
 @pytest.fixture(scope="module")
@@ -32,19 +34,23 @@ def env() -> AntMazeEnv:
     return AntMazeEnv(get_spec("antmaze-medium"))
 
 
+def ant_chunk(transitions: int, seed: int, walker: Walker) -> Parts:
+    return chunk_maker(RECIPE, walker)(transitions, np.random.default_rng(seed))
+
+
 def test_ant_chunk_has_the_asked_transitions(walker):
-    parts = build_antmaze.build_chunk(build_antmaze.EPISODE + 130, np.random.default_rng(0), walker)
+    parts = ant_chunk(1130, 0, walker)
     assert [(len(states), len(actions)) for states, actions in parts] == [(1001, 1000), (131, 130)]
     for states, actions in parts:
         assert states.dtype == actions.dtype == np.float32
         assert states.shape[1] == 29
         assert actions.shape[1] == 8
-    assert get_environment("antmaze-medium").builder.chunk % build_antmaze.EPISODE == 0
+    assert get_environment("antmaze-medium").builder.chunk % RECIPE.episode == 0
 
 
 def test_ant_chunk_is_a_function_of_its_generator(walker):
     def chunk(seed: int) -> bytes:
-        parts = build_antmaze.build_chunk(60, np.random.default_rng(seed), walker)
+        parts = ant_chunk(60, seed, walker)
         return b"".join(array.tobytes() for part in parts for array in part)
 
     first = chunk(1)
@@ -55,7 +61,7 @@ def test_ant_chunk_is_a_function_of_its_generator(walker):
 
 def test_ant_states_follow_from_their_actions(walker, env):
     """Stored actions, replayed from the stored start by the environment, give the stored states."""
-    ((states, actions),) = build_antmaze.build_chunk(40, np.random.default_rng(3), walker)
+    ((states, actions),) = ant_chunk(40, 3, walker)
     env.physics.reset(states[0, :2], np.random.default_rng(0))
     env.physics.position[:], env.physics.velocity[:] = states[0, :15], states[0, 15:]
     for t in range(5):
@@ -64,7 +70,7 @@ def test_ant_states_follow_from_their_actions(walker, env):
 
 
 def test_ant_moves_without_jumps_and_stays_out_of_walls(walker, env):
-    parts = build_antmaze.build_chunk(1000, np.random.default_rng(4), walker)
+    parts = ant_chunk(1000, 4, walker)
     for states, actions in parts:
         assert np.abs(np.diff(states[:, :2], axis=0)).max() < 1.0
         assert env.clearance(states[:, :2]).min() > 0.0
@@ -75,38 +81,9 @@ def test_ant_moves_without_jumps_and_stays_out_of_walls(walker, env):
 def test_ant_actions_are_the_walkers_with_noise(env):
     """A walker that always says 0.1 leaves N(0.1, 0.2): nothing is clipped, so the moments are known."""
     still = Walker(((np.zeros((PROPRIOCEPTION + 2, 8), np.float32), np.full(8, np.arctanh(0.1), np.float32)),))
-    ((_, actions),) = build_antmaze.build_chunk(1000, np.random.default_rng(5), still)
+    ((_, actions),) = ant_chunk(1000, 5, still)
     assert actions.mean() == pytest.approx(0.1, abs=0.01)
     assert actions.std() == pytest.approx(0.2, abs=0.01)
-
-
-def test_subgoals_are_ogbenchs(env):
-    oracle = gymnasium.make("antmaze-medium-v0").unwrapped
-    table = build_antmaze.subgoal_table(env.maze_map)
-    rng = np.random.default_rng(6)
-    for start, goal in rng.uniform(-2, 26, (300, 2, 2)):
-        theirs, _ = oracle.get_oracle_subgoal(start, goal)
-        np.testing.assert_array_equal(table[cell_of(goal)][cell_of(start)], theirs)
-
-
-def test_following_subgoals_reaches_every_goal(env):
-    table = build_antmaze.subgoal_table(env.maze_map)
-    free = [tuple(cell) for cell in np.argwhere(env.maze_map == 0)]
-    for goal in free:
-        for start in free:
-            here = start
-            for _ in range(len(free)):
-                here = cell_of(table[goal][here])
-            assert here == goal
-
-
-def test_vertex_cells_leave_out_straight_corridors(env):
-    corridor = np.ones((5, 5), int)
-    corridor[1:4, 2] = 0
-    assert build_antmaze.vertex_cells(corridor).tolist() == [[1, 2], [3, 2]]
-    vertices = {tuple(cell) for cell in build_antmaze.vertex_cells(env.maze_map).tolist()}
-    assert (5, 6) not in vertices, "between (4, 6) and (6, 6), walls on both sides"
-    assert (6, 6) in vertices, "a corner"
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from vhdiffuser.benchmark.run import run_benchmark
 from vhdiffuser.benchmark.settings import BenchConfig
 from vhdiffuser.control.pd import PDController
 from vhdiffuser.diffusion.options import PlanningOptions
-from vhdiffuser.envs.antmaze.environments import ogbench_instances
+from vhdiffuser.envs.locomaze.environments import ogbench_instances
 from vhdiffuser.envs.maze2d.d4rl import d4rl_normalized
 from vhdiffuser.envs.protocols import euclidean_hit
 from vhdiffuser.envs.registry import get_environment

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import pytest
-from toy_point import ToyEnv, instance
+from toy_point import SPEC, ToyEnv, instance
 
 from vhdiffuser.errors import VhdError
 from vhdiffuser.execution.simulators import Simulators
@@ -54,6 +55,10 @@ def test_a_broken_simulator_is_reported(kill: bool, message: str) -> None:
 
 class ThreadsEnv(ToyEnv):
     """Observes how many threads numpy's and torch's libraries may use in its process."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.spec = replace(SPEC, observation_dim=5)
 
     def reset(self, case: Instance) -> np.ndarray:
         import torch

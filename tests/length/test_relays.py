@@ -5,7 +5,8 @@ import torch
 from scipy.spatial import cKDTree
 
 from vhdiffuser.length.config import RelayGraphConfig
-from vhdiffuser.length.relays import RelayGraph, cover, observed_hops, steps_to_move
+from vhdiffuser.length.relays import RelayGraph
+from vhdiffuser.length.route import cover, observed_hops, steps_to_move
 
 
 def test_cover_reaches_every_point_within_its_radius() -> None:
@@ -85,5 +86,5 @@ def test_walls_are_not_crossed() -> None:
 def test_a_graph_too_coarse_knows_no_way() -> None:
     goals, last = walks_on_a_line(0.01, episodes=20, length=90)
     graph = RelayGraph(goals, last, 40, RelayGraphConfig(landmarks=4))
-    assert graph.m is None
+    assert len(graph.routes.hops) == 0
     assert torch.isinf(graph.steps(torch.tensor([0]), torch.tensor([5]))).all()

@@ -100,7 +100,7 @@ def test_a_function_of_positions_guides_too(planner):
     plain, guided = (planner.plan(START, GOAL, seed=0, avoid=avoid) for avoid in (None, above))
     assert plan_cost(guided, planner.spec, above) < 0.5 * plan_cost(plain, planner.spec, above)
     for wrong in (lambda places: torch.zeros(3), lambda places: places.detach().sum(dim=-1)):
-        with pytest.raises(VhdError, match="avoid must map positions"):
+        with pytest.raises(VhdError, match="avoid must be a function that maps positions"):
             planner.plan(START, GOAL, avoid=wrong)
 
 

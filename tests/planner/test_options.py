@@ -76,7 +76,7 @@ def test_an_execution_s_plans_remember_their_denoising_where_it_is_asked_for(pla
     assert [plan.denoising for plan in plain] == [None, None]
 
 
-@pytest.mark.parametrize("seeds", [[3, 9], [2**63 - 1, -4]])
+@pytest.mark.parametrize("seeds", [[3, 9], [2**63 - 1, 4]])
 def test_candidate_0_is_the_single_plan(planner, seeds):
     """A predictor that finds no fault keeps the first candidate: the plan of the seed itself."""
     kept = planner.with_options(candidates=5).plan_batch(STARTS, GOALS, 60, seeds=seeds)
@@ -176,7 +176,7 @@ def test_shipped_files_are_untouched_and_plan_with_what_their_cards_say(name):
     card = shipped_card(name)
     assert sha256(shipped_path(name, "planner")) == card["models"]["planner"]["sha256"]
     options = Planner.load(shipped_path(name, "planner")).options
-    assert options.to_json() == card["models"]["planner"]["planning"]
+    assert options == PlanningOptions.from_json(card["models"]["planner"]["planning"])
     assert options.gamma == card["gamma"]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from vhdiffuser.training.device import PRECISION_VARIABLE
+from vhdiffuser.training.precision import PRECISION_VARIABLE
 
 
 @pytest.fixture(params=["fp32", "bf16"])

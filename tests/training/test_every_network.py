@@ -19,7 +19,8 @@ from vhdiffuser.errors import DataError
 from vhdiffuser.length.config import LengthConfig, RelayGraphConfig
 from vhdiffuser.length.task import LengthTask
 from vhdiffuser.normalizer import Normalizer
-from vhdiffuser.training.loop import LoopConfig, Status, train
+from vhdiffuser.training.config import LoopConfig
+from vhdiffuser.training.loop import Status, train
 from vhdiffuser.types import EnvSpec, Episodes
 from vhdiffuser.weights.format import load_model, read_tensors, save_tensors
 
@@ -113,7 +114,7 @@ def test_a_length_checkpoint_of_version_0_2_goes_on(glides: Episodes, tmp_path: 
 
 def test_auto_follows_the_variable_and_then_the_hardware(monkeypatch: pytest.MonkeyPatch) -> None:
     from vhdiffuser.errors import UnknownNameError
-    from vhdiffuser.training.device import PRECISION_VARIABLE, pick_precision
+    from vhdiffuser.training.precision import PRECISION_VARIABLE, pick_precision
 
     cpu = torch.device("cpu")
     for native, expected in ((True, "bf16"), (False, "fp32")):

@@ -19,7 +19,9 @@ from torch import nn
 
 from vhdiffuser.errors import DataError, Interrupted, VhdError
 from vhdiffuser.files import sha256
-from vhdiffuser.training.loop import LoopConfig, learning_rate, train
+from vhdiffuser.training.config import LoopConfig
+from vhdiffuser.training.loop import train
+from vhdiffuser.training.optimizer import learning_rate
 from vhdiffuser.weights.format import ModelHeader, load_model, read_tensors, save_model, save_tensors
 
 pytestmark = pytest.mark.usefixtures("each_precision")

@@ -241,7 +241,7 @@ def test_a_rollout_tells_what_it_is_and_what_it_did() -> None:
     assert (first.steps, len(first.observations), len(first.plans)) == (4, 5, 1)
     assert first != rollout
     assert rollout == Rollout(plan.states[:13], np.zeros((12, 2)), False, ((0, umaze_plan()), (4, again)))
-    with pytest.raises(ValueError, match="13 observations and 13 actions"):
+    with pytest.raises(VhdError, match="13 observations and 13 actions"):
         Rollout(plan.states[:13], np.zeros((13, 2)), False, ((0, plan),))
 
 

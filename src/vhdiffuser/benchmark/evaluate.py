@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
+from torch import nn
+
+from vhdiffuser.arguments import shown
 from vhdiffuser.benchmark.methods import PlannerChoice
 from vhdiffuser.benchmark.run import run_benchmark
 from vhdiffuser.benchmark.settings import BenchConfig
 from vhdiffuser.control.base import Controller, default_controller
 from vhdiffuser.envs.environment import Environment
 from vhdiffuser.envs.registry import get_environment
+from vhdiffuser.errors import VhdError
+from vhdiffuser.length.predictor import LengthPredictor
 from vhdiffuser.planner.planner import Planner
 from vhdiffuser.results.summary import Summary
 
@@ -32,29 +39,51 @@ def evaluate(
 
     `env` is the planner's own environment unless given, `controller` the environment's own. Rows are written to
     `folder`, and nothing is run twice that is there; without one they are not kept. Seeds 0 to 99 are for
-    development, 100 and above for published figures. A planner that was loaded by `load_method` carries the digests
-    of its model files into its rows; give the method's name with it. `workers` above 1 step simulators in processes of
-    their own (a script then needs `if __name__ == "__main__":`).
+    development, 100 and above for published figures. Rows record the digests of the networks, or of their model files
+    where `load_method` loaded the planner; give the method's name with it. `workers` above 1 step simulators in
+    processes of their own (a script then needs `if __name__ == "__main__":`).
 
     >>> summary, = evaluate(load_planner("maze2d-umaze"), n=20, protocols=("rp",))     # doctest: +SKIP
     >>> summary.success_rate, summary.average_executed_steps                           # doctest: +SKIP
     """
-    choice = planner if isinstance(planner, PlannerChoice) else PlannerChoice(planner, planner.options, {})
+    if not isinstance(planner, Planner | PlannerChoice):
+        raise VhdError(f"evaluate takes a planner, such as vhdiffuser.load_planner(name) gives; got {shown(planner)}.")
+    choice = planner if isinstance(planner, PlannerChoice) else PlannerChoice.of(planner, _digests(planner))
     name = choice.planner.spec.name if env is None else env
-    environment = get_environment(name) if isinstance(name, str) else name
+    environment = name if isinstance(name, Environment) else get_environment(name)
     environment.require_simulator()
+    if not isinstance(protocols, str | Iterable):
+        raise VhdError(f"protocols are names, such as 'ss'; got {shown(protocols)}.")
     config = BenchConfig(
         environment=environment,
         methods=(method,),
         protocols=(protocols,) if isinstance(protocols, str) else tuple(protocols),
         n=n,
-        seeds=(seeds,) if isinstance(seeds, int) else tuple(seeds),
+        seeds=tuple(seeds) if isinstance(seeds, Iterable) and not isinstance(seeds, str) else (seeds,),
         distribution=distribution,
         keep=0,
         workers=workers,
     )
-    controller = controller or default_controller(environment.spec)
+    controller = default_controller(environment.spec) if controller is None else controller
+    if not isinstance(controller, Controller):
+        raise VhdError(f"controller must be a vhdiffuser Controller, or none; got {shown(controller)}.")
     if folder is not None:
         return run_benchmark(config, Path(folder), lambda *_: choice, controller)
     with tempfile.TemporaryDirectory() as temporary:
         return run_benchmark(config, Path(temporary), lambda *_: choice, controller)
+
+
+def _digests(planner: Planner) -> dict[str, str]:
+    """SHA-256 of the weights in memory, by kind: rows of one planner are never taken for another's."""
+    networks = {"planner": planner.network}
+    if isinstance(planner.length_predictor, LengthPredictor):
+        networks["length"] = planner.length_predictor.network
+    return {kind: _digest(network) for kind, network in networks.items()}
+
+
+def _digest(network: nn.Module) -> str:
+    digest = hashlib.sha256()
+    for name, tensor in sorted(network.state_dict().items()):
+        digest.update(name.encode())
+        digest.update(tensor.cpu().numpy().tobytes())
+    return digest.hexdigest()

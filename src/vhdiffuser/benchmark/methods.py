@@ -15,6 +15,7 @@ from vhdiffuser.execution.loop import BatchPlanner
 from vhdiffuser.files import sha256
 from vhdiffuser.length.predictor import LengthPredictor
 from vhdiffuser.planner.planner import Planner
+from vhdiffuser.results.configs import AS_SAVED
 from vhdiffuser.weights.places import Source, find_model
 
 if TYPE_CHECKING:
@@ -80,17 +81,24 @@ class PlannerChoice:
     """What it plans with."""
     models: dict[str, str]
     """Digest of each model file, by kind."""
+    saved: PlanningOptions | None = None
+    """What was saved with the planner; None where it never was."""
+
+    @classmethod
+    def of(cls, planner: Planner, models: dict[str, str]) -> PlannerChoice:
+        """A planner with the options that it has now."""
+        return cls(planner, planner.options, models, planner.saved_options)
 
     def describe(self) -> dict[str, Any]:
-        """What results record; a stretch is the planner file's, whose digest they hold."""
-        return {
-            "sampler": self.options.sampler,
-            "sampler_steps": self.options.steps,
-            "gamma": self.options.gamma,
-            "smoothing": self.options.smoothing,
-            "candidates": self.options.candidates,
-            "models": self.models,
-        }
+        """What results record: every planning option, those that are as saved with the planner, and the models."""
+        options = _recorded(self.options)
+        saved = {} if self.saved is None else _recorded(self.saved)
+        return {**options, AS_SAVED: [key for key in options if options[key] == saved.get(key)], "models": self.models}
+
+
+def _recorded(options: PlanningOptions) -> dict[str, Any]:
+    """Planning options by their names in results, where a row's `steps` are those of its execution."""
+    return {"sampler_steps" if name == "steps" else name: value for name, value in options.to_json().items()}
 
 
 PlannerSource = Callable[[str, str], PlannerChoice]
@@ -107,13 +115,16 @@ def load_method(
 
     >>> choice = load_method("vhd", "maze2d-umaze", candidates=4)     # doctest: +SKIP
     """
-    known = get_environment(environment) if isinstance(environment, str) else environment
+    known = environment if isinstance(environment, Environment) else get_environment(environment)
     method = get_method(name)
     paths = method_models(method, known, source)
-    predictor = LengthPredictor.load(paths["length"]) if "length" in paths else None
     lengths = (2, max(known.spec.T_max, *known.horizons))
-    planner = Planner.load(paths["planner"], predictor, outside="ignore", lengths=lengths).with_options(**options)
-    return PlannerChoice(planner, planner.options, {kind: sha256(path) for kind, path in paths.items()})
+    planner = Planner.load(paths["planner"], outside="ignore", lengths=lengths).with_options(**options)
+    if method.predicts:
+        if planner.options.piece and planner.config.horizon is None:
+            paths["route"] = _route_graph(known, planner.options.piece, source)
+        planner.length_predictor = LengthPredictor.load(paths["length"], routes=paths.get("route"))
+    return PlannerChoice.of(planner, {kind: sha256(path) for kind, path in paths.items()})
 
 
 def method_models(method: Method, environment: Environment, source: Source = "auto") -> dict[str, Path]:
@@ -131,6 +142,17 @@ def method_models(method: Method, environment: Environment, source: Source = "au
                 f"Make it with `vhd train {kind} {environment.name}{option}`."
             )
     return paths
+
+
+def _route_graph(environment: Environment, piece: int, source: Source) -> Path:
+    """The route graph that plans are composed by; a `DataError` says how to make it or do without."""
+    path = find_model(environment.name, "route", source)
+    if not path.is_file():
+        raise DataError(
+            f"{environment.name}: plans are composed of pieces of {piece} states along routes, and there is no route "
+            f"graph {path}. Make it with `vhd train route {environment.name}`, or plan whole with `--piece 0`."
+        )
+    return path
 
 
 def missing_methods(environment: Environment, source: Source = "auto") -> dict[str, DataError]:

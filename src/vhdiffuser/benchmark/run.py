@@ -15,6 +15,7 @@ from vhdiffuser.benchmark.methods import Method, PlannerChoice, PlannerSource, g
 from vhdiffuser.benchmark.mismatch import plan_sheet
 from vhdiffuser.benchmark.settings import BenchConfig, Setting, describe_instances, distribution, make_setting
 from vhdiffuser.control.base import Controller
+from vhdiffuser.envs.checked import check_trained_for
 from vhdiffuser.errors import ClippedLengthWarning
 from vhdiffuser.execution.executor import Executor, Outcome
 from vhdiffuser.execution.simulators import Simulators
@@ -42,10 +43,12 @@ def run_benchmark(
     methods = [get_method(name) for name in dict.fromkeys(config.methods)]
     environment = config.environment
     simulator, geodesic = environment.require_simulator(), make_geodesic(environment)
-    env = simulator()
+    env = environment.make()
     protocols = tuple(dict.fromkeys(config.protocols))
     settings = {(name, seed): make_setting(name, config, env, seed) for name in protocols for seed in config.seeds}
     choices = {method.name: planner_for(method.name, environment.name) for method in methods}
+    for choice in choices.values():
+        check_trained_for(choice.planner.spec, environment.spec)
     runs = [
         _Run(
             config, folder, method, protocol, seed, settings[protocol, seed], choices[method.name],

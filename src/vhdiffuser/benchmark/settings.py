@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from vhdiffuser.arguments import as_seed, as_whole
 from vhdiffuser.benchmark.methods import TABLE_METHODS
 from vhdiffuser.envs.base import PlanningEnv
 from vhdiffuser.envs.environment import Environment
@@ -62,6 +63,15 @@ class BenchConfig:
         return 1000 if self.n is None else self.n
 
     def __post_init__(self) -> None:
+        if self.n is not None:
+            as_whole("n (instances of each seed)", self.n, least=1)
+        as_whole("workers", self.workers)
+        as_whole("keep", self.keep)
+        for name in ("methods", "protocols"):
+            if not getattr(self, name):
+                raise VhdError(f"no {name[:-1]} was given; name one or more of {name}.")
+        for seed in self.seeds:
+            as_seed(seed)
         if not self.seeds:
             raise VhdError("no seed was given; name one or more, for example 0.")
         if len(set(self.seeds)) < len(self.seeds):

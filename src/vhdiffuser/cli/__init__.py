@@ -53,8 +53,8 @@ _REFERENCE = re.compile(r"(.+\.py|[A-Za-z_]\w*(\.\w+)+):[A-Za-z_]\w*")
 """An environment by where it is: a file or a module with a dot in its name, and what in it."""
 _NAMELESS = ("serve", "envs", "report", "completion")
 """Commands that take no environment's name: what is registered is theirs."""
-_BY_OPTION = ("import-diffuser",)
-"""Commands that take the name by an option of their own."""
+_BY_OPTION = ("import-diffuser", "demo")
+"""Commands that have an option `--env` of their own."""
 
 EXAMPLES = """\
 examples:
@@ -131,7 +131,7 @@ def _with_references(command: str, arguments: list[str]) -> list[str]:
 
         name = get_environment(reference).name
         if command not in _NAMELESS:
-            found += ["--env", name] if command in _BY_OPTION else [name]
+            found += ["--env", name] if given and command in _BY_OPTION else [name]
     return found
 
 

@@ -65,6 +65,8 @@ class Bench:
     """Margin on the predicted length (default: the planner's own)."""
     smoothing: float | None = None
     """Control steps over which plans are evened out; 0: through every knot (default: the planner's own)."""
+    stretch: float | None = None
+    """How many times as slowly as the data moves plans are to be followed (default: the planner's own)."""
     candidates: int | None = None
     """Candidates drawn per plan; the one that least violates predicted distances is kept. 1 is no selection
     (default: the planner's own)."""
@@ -177,6 +179,7 @@ class Bench:
             steps=self.steps,
             gamma=self.gamma,
             smoothing=self.smoothing,
+            stretch=self.stretch,
             candidates=self.candidates,
         )
 

@@ -12,6 +12,7 @@ from tyro.conf import Positional
 
 from vhdiffuser.console import out, print_json, progress_bar
 from vhdiffuser.envs.registry import environment_of, get_environment
+from vhdiffuser.errors import VhdError
 from vhdiffuser.files import sha256
 from vhdiffuser.weights.places import find_model, shipped_environments
 
@@ -35,10 +36,13 @@ class Demo:
         vhd demo
         vhd demo maze2d-umaze --n 20 --out out
         vhd demo path/to/folder --n 20          weights of your own, as `vhd models export` writes them
+        vhd demo path/to/folder --env my_robot.py:make
     """
 
-    env: Positional[Annotated[str, tyro.conf.arg(metavar="ENV")]] = "maze2d-large"
+    planner: Positional[Annotated[str, tyro.conf.arg(metavar="ENV")]] = "maze2d-large"
     """Environment with shipped weights (`vhd models`) or with models that you trained, or a folder of exported ones."""
+    env: str | None = None
+    """Environment to run a folder's weights in (default: the one that they name)."""
     n: int = 100
     """Instances."""
     seed: int = 0
@@ -61,9 +65,13 @@ class Demo:
 
         choice, dynamics = self._models()
         spec = choice.planner.spec
-        environment = environment_of(spec)
-        environment.require_simulator()
-        controller = make_controller(environment.controller, spec, dynamics if dynamics.is_file() else None)
+        environment = environment_of(spec) if self.env is None else get_environment(self.env)
+        if environment.simulator is None:
+            raise VhdError(
+                f"{environment.name}: there is no simulator to execute plans in. Say where one is: "
+                f"`vhd demo {self.planner} --env my_robot.py:make` (docs/extending.md)."
+            )
+        controller = make_controller(environment.controller, environment.spec, dynamics if dynamics.is_file() else None)
         config = BenchConfig(
             environment=environment,
             methods=("vhd",),
@@ -73,9 +81,12 @@ class Demo:
             keep=PANELS,
             workers=self.workers,
         )
-        picture = self.out / f"demo-{spec.name}.png"
+        picture = self.out / f"demo-{environment.name}.png"
         # Rows of a demo are not results: they live as long as it does.
-        with tempfile.TemporaryDirectory() as rows, progress_bar(f"demo {spec.name}", "runs", self.quiet) as progress:
+        with (
+            tempfile.TemporaryDirectory() as rows,
+            progress_bar(f"demo {environment.name}", "runs", self.quiet) as progress,
+        ):
             done = [0]
 
             def on_row(row: Any) -> None:
@@ -83,12 +94,14 @@ class Demo:
                 progress(done[0], self.n * len(PROTOCOLS), note=row.protocol)
 
             summaries = run_benchmark(config, Path(rows), lambda *_: choice, controller, on_row=on_row)
-            _draw({name: result_path(Path(rows), spec.name, "vhd", name, self.seed) for name in PROTOCOLS}, picture)
+            _draw(
+                {name: result_path(Path(rows), environment.name, "vhd", name, self.seed) for name in PROTOCOLS}, picture
+            )
         if self.json:
             cells = [{**item.to_json(), **_paper(item)} for item in summaries]
-            print_json({"environment": spec.name, "results": cells, "picture": str(picture)})
+            print_json({"environment": environment.name, "results": cells, "picture": str(picture)})
         else:
-            _print(spec.name, choice.options, summaries)
+            _print(environment.name, choice.options, summaries)
             out.print(f"picture: {picture}")
 
     def _models(self) -> tuple[PlannerChoice, Path]:
@@ -96,12 +109,12 @@ class Demo:
         from vhdiffuser.benchmark.methods import PlannerChoice, load_method
         from vhdiffuser.planner.load import load_planner
 
-        folder = Path(self.env)
+        folder = Path(self.planner)
         if (folder / "planner.safetensors").is_file():
             planner = load_planner(folder, outside="ignore")
             models = {kind: sha256(folder / f"{kind}.safetensors") for kind in ("planner", "length")}
-            return PlannerChoice(planner, planner.options, models), folder / "dynamics.safetensors"
-        environment = get_environment(self.env)
+            return PlannerChoice.of(planner, models), folder / "dynamics.safetensors"
+        environment = get_environment(self.planner)
         environment.require_simulator()
         source = "shipped" if environment.name in shipped_environments() else "trained"
         return load_method("vhd", environment, source), find_model(environment.name, "dynamics", source)

@@ -49,8 +49,17 @@ class Envs:
         )
         out.print("\nrandom instances:")
         for text in dict.fromkeys(environment.instances for environment in known.values()):
-            names = ", ".join(name for name, environment in known.items() if environment.instances == text)
-            out.print(f"  {names}: {text}")
+            names = [name for name, environment in known.items() if environment.instances == text]
+            out.print(f"  {', '.join(_shortened(names, list(known)))}: {text}")
+
+
+def _shortened(names: list[str], known: list[str]) -> list[str]:
+    """Names, and `word-*` in place of all that begin with the same word."""
+    short = []
+    for name in names:
+        alike = [other for other in known if other.partition("-")[0] == name.partition("-")[0]]
+        short.append(f"{name.partition('-')[0]}-*" if len(alike) > 1 and set(alike) <= set(names) else name)
+    return list(dict.fromkeys(short))
 
 
 def _facts(environment: Environment) -> dict[str, Any]:

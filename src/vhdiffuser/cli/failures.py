@@ -82,8 +82,7 @@ class Failures:
         if not same and not self.quiet:
             err.print("the rows were made with other weights than there are here, so plans differ from theirs")
         if total:
-            simulator = environment.require_simulator()
-            env = simulator()
+            simulator, env = environment.require_simulator(), environment.make()
             slots = min(environment.simulators, total)
             with (
                 Simulators(simulator, slots, self.workers) as simulators,
@@ -121,8 +120,9 @@ class Failures:
     def _models(self, config: dict[str, Any]) -> tuple[PlannerChoice, Controller, bool]:
         """The planner and the controller that made the rows, or else those there are; and which it is."""
         gains = {key: config["controller"].get(key) for key in ("position_gain", "velocity_gain")}
-        options: dict[str, Any] = {key: config[key] for key in ("sampler", "gamma", "candidates")}
-        options["smoothing"] = config.get("smoothing")  # rows of version 0.1 do not say: the planner's own
+        # Older rows do not name every option: the planner's own then.
+        names = ("sampler", "gamma", "smoothing", "stretch", "candidates")
+        options: dict[str, Any] = {key: config.get(key) for key in names}
         candidates = [
             Bench(self.env, steps=config["sampler_steps"], weights=source, **options, **gains)
             for source in (self.weights, *SOURCES)

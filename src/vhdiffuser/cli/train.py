@@ -19,7 +19,8 @@ from vhdiffuser.envs.registry import environments, find_environment, get_environ
 from vhdiffuser.errors import UnknownNameError
 from vhdiffuser.length.config import LengthConfig
 from vhdiffuser.recipes.recipe import RecipeName, get_recipe, recipe_names
-from vhdiffuser.training.loop import LoopConfig, Status
+from vhdiffuser.training.config import LoopConfig
+from vhdiffuser.training.loop import Status
 
 Name = Annotated[str, tyro.conf.arg(metavar="ENV")]
 Flat = tyro.conf.arg(name="")

@@ -44,6 +44,12 @@ def _make_pd(spec: EnvSpec, model: Path | None) -> Controller:
     return PDController(spec)
 
 
+def _make_displacement(spec: EnvSpec, model: Path | None) -> Controller:
+    from vhdiffuser.control.displacement import DisplacementController
+
+    return DisplacementController(spec, environment_of(spec).displacement)
+
+
 def _make_inverse_dynamics(spec: EnvSpec, model: Path | None) -> Controller:
     from vhdiffuser.control.inverse_dynamics import InverseDynamicsController
 
@@ -58,6 +64,7 @@ def _make_inverse_dynamics(spec: EnvSpec, model: Path | None) -> Controller:
 CONTROLLERS: Registry[ControllerFactory] = Registry("controller", "vhdiffuser.controllers")
 """Controllers by name: ours, registered ones, and those of installed packages."""
 CONTROLLERS.add("pd", _make_pd)
+CONTROLLERS.add("displacement", _make_displacement)
 CONTROLLERS.add("inverse_dynamics", _make_inverse_dynamics)
 
 

@@ -27,6 +27,9 @@ class PlannerConfig:
     """What is fixed of the last state: its goal dimensions, or all of it."""
     horizon: int | None = None
     """Train on crops of this many states only (the fixed-horizon baselines); none for random lengths."""
+    longest: int | None = None
+    """Train on crops of at most this many states; none for T_max (the paper). Longer plans are then composed of pieces
+    (`PlanningOptions.piece`)."""
     directness: float | None = None
     """Crops are kept that are at most this many times as long as the Length Predictor says their ends are apart; none
     for every crop (the paper). Data that circles and stands about is mostly crops that no plan should look like."""
@@ -49,8 +52,11 @@ class PlannerConfig:
             raise VhdError(f"directness must be 1 or more (or none: every crop), got {self.directness}.")
         if self.directness is not None and self.horizon is not None:
             raise VhdError("a fixed horizon must serve every distance and takes every crop: leave directness out.")
-        if self.horizon is not None and self.horizon < 2:
-            raise VhdError(f"horizon must be at least 2 states, got {self.horizon}.")
+        for name, size in (("horizon", self.horizon), ("longest", self.longest)):
+            if size is not None and size < 2:
+                raise VhdError(f"{name} must be at least 2 states, got {size}.")
+        if self.longest is not None and self.horizon is not None:
+            raise VhdError("a fixed horizon has crops of one length: leave `longest` out.")
 
     def to_json(self) -> dict[str, Any]:
         """A dict that JSON can hold."""

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import numpy as np
 import numpy.typing as npt
 import torch
 
+from vhdiffuser.arguments import as_numbers
 from vhdiffuser.errors import VhdError
 from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.types import EnvSpec, FloatArray
@@ -29,7 +29,7 @@ _NEIGHBOURS = (0.25, 0.6, 1.0, 0.6, 0.25)
 
 def box_cost(spec: EnvSpec, boxes: npt.ArrayLike, margin: FloatArray) -> Cost:
     """Half the squared depth inside of boxes (n, 2, goal_dim) of lowest and highest corners, each grown by a margin."""
-    corners = np.asarray(boxes, np.float32)
+    corners = as_numbers("avoid", boxes)
     if corners.ndim != 3 or corners.shape[1:] != (2, spec.goal_dim) or not (corners[:, 0] <= corners[:, 1]).all():
         raise VhdError(
             f"avoid needs boxes (lowest corner, highest corner) of {spec.goal_dim} numbers each, or a function of "
@@ -67,17 +67,30 @@ class Guidance:
             places = tau0[..., self.dims].clone() * scale + center  # (B, K, goal_dim) in units
             for _ in range(_MOVES):
                 places = places.detach().requires_grad_(True)
-                cost = self.cost(between(places))
-                if cost.shape[:1] != places.shape[:1] or not cost.requires_grad:
-                    raise VhdError(
-                        "avoid must map positions (B, M, goal_dim) to costs (B, M) by torch operations; "
-                        f"got {tuple(cost.shape)}{'' if cost.requires_grad else ' without a gradient'}."
-                    )
+                cost = _costs(self.cost, between(places))
                 (slope,) = torch.autograd.grad(cost.sum() / _BETWEEN, places)
                 places = places - spread(slope)
         moved = tau0.clone()
         moved[..., self.dims] = (places.detach() - center) / scale
         return moved
+
+
+def _costs(cost: Cost, places: torch.Tensor) -> torch.Tensor:
+    """(B, M) costs of (B, M, goal_dim) positions, by a function that may be the caller's own."""
+    allowed = "avoid must be a function that maps positions (B, M, goal_dim) to costs (B, M) by torch operations"
+    try:
+        costs = cost(places)
+    except VhdError:
+        raise
+    except Exception as error:  # it is somebody else's code
+        raise VhdError(f"{allowed}; it failed with {type(error).__name__}: {error}.") from error
+    if not isinstance(costs, torch.Tensor):
+        raise VhdError(f"{allowed}; it gave {type(costs).__name__}.")
+    if costs.shape[:1] != places.shape[:1] or not costs.requires_grad:
+        raise VhdError(
+            f"{allowed}; it gave {tuple(costs.shape)}{'' if costs.requires_grad else ' without a gradient'}."
+        )
+    return costs
 
 
 def between(knots: torch.Tensor) -> torch.Tensor:

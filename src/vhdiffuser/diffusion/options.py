@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, TypedDict
 
+import numpy as np
+
 from vhdiffuser.diffusion.config import PlannerConfig
 from vhdiffuser.diffusion.samplers import SAMPLERS
 from vhdiffuser.errors import UnknownNameError, VhdError
@@ -22,6 +24,7 @@ class OptionChanges(TypedDict, total=False):
     smoothing: float | None
     stretch: float | None
     candidates: int | None
+    piece: int | None
 
 
 @dataclass(frozen=True)
@@ -42,14 +45,22 @@ class PlanningOptions:
     A fixed horizon is not stretched."""
     candidates: int = 1
     """Candidates drawn per plan; the one that least violates predicted distances is returned. 1 is no selection."""
+    piece: int = 0
+    """States of a piece: a longer plan is composed of overlapping pieces along the Length Predictor's route, and may be
+    of any length. 0: every plan is drawn whole (the paper), in at most T_max states."""
 
     def __post_init__(self) -> None:
-        for name in ("steps", "candidates"):
+        for name in ("steps", "gamma", "smoothing", "stretch", "candidates", "piece"):
+            if isinstance(value := getattr(self, name), np.generic):  # such as numpy.linspace gives
+                object.__setattr__(self, name, value.item())
+        for name in ("steps", "candidates", "piece"):
             if not isinstance(getattr(self, name), int) or isinstance(getattr(self, name), bool):
                 raise VhdError(f"{name} must be a whole number, got {getattr(self, name)!r}.")
         for name in ("gamma", "smoothing", "stretch"):
-            if not isinstance(getattr(self, name), (int, float)):
+            if not isinstance(getattr(self, name), int | float) or isinstance(getattr(self, name), bool):
                 raise VhdError(f"{name} must be a number, got {getattr(self, name)!r}.")
+        if not isinstance(self.sampler, str):
+            raise VhdError(f"sampler is the name of one, such as 'ddim'; got {self.sampler!r}.")
         SAMPLERS.require(self.sampler)
         if self.steps < 1:
             raise VhdError(f"steps must be at least 1, got {self.steps}.")
@@ -61,6 +72,8 @@ class PlanningOptions:
             raise VhdError(f"stretch must be 1 (the data's pace) or more, got {self.stretch}.")
         if self.candidates < 1:
             raise VhdError(f"candidates must be at least 1 (no selection), got {self.candidates}.")
+        if self.piece < 0:
+            raise VhdError(f"piece must be a number of states, or 0 (plans are drawn whole), got {self.piece}.")
 
     def changed(self, **changes: Unpack[OptionChanges]) -> PlanningOptions:
         """The same but for what is given; None stands for what is not."""
@@ -78,6 +91,8 @@ class PlanningOptions:
             raise VhdError(
                 f"steps must lie in 1..{config.diffusion_steps} (the planner's diffusion steps), got {self.steps}."
             )
+        if self.piece and self.piece < 4 * config.stride:
+            raise VhdError(f"piece must be at least 4 knots of {config.stride} control steps, got {self.piece} states.")
         return self
 
     def to_json(self) -> dict[str, Any]:

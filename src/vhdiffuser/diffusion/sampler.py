@@ -84,8 +84,22 @@ def dpmpp_step(
     return sqrt((1 - a[n + 1]) / (1 - a[n])) * tau - sqrt(a[n + 1]) * expm1(-h) * tau0
 
 
+Clean = Callable[[torch.Tensor, int], torch.Tensor]
+"""(tau^i (B, K, d), level i) -> the predicted tau^0 (B, K, d)."""
+
+
+def network_clean(network: nn.Module, process: Process) -> Clean:
+    """Line 4, left: the tau^0 that the network's answer implies, clipped to the data's limits, as in Diffuser."""
+
+    def clean(tau: torch.Tensor, level: int) -> torch.Tensor:
+        i = torch.full((len(tau),), level, device=tau.device)
+        return process.clean(network(tau, i).float(), i, tau).clamp(-1, 1)
+
+    return clean
+
+
 def sample(
-    network: nn.Module,
+    clean: Clean,
     process: Process,
     known: torch.Tensor,
     mask: torch.Tensor,
@@ -115,9 +129,7 @@ def sample(
     tau = continued(clamp(draw(), known, mask), last)  # line 2
     older, kept = tau, [tau]
     for number, level in enumerate(levels):  # line 3
-        i = torch.full((B,), level, device=known.device)
-        predicted = network(tau, i).float()  # line 4, left
-        tau0 = process.clean(predicted, i, tau).clamp(-1, 1)  # clipped to the data's limits, as in Diffuser
+        tau0 = clean(tau, level)  # line 4, left
         if guide is not None:
             tau0 = guide(clamp(tau0, known, mask)).clamp(-1, 1)
         tau = reverse_step(tau, tau0, older, a, number, draw)  # line 4, right

@@ -62,8 +62,8 @@ class PlannerTask:
             self.longest = max(self.shortest, min(self.longest, self._longest_direct()))
 
     def _crop_lengths(self) -> tuple[int, int]:
-        """L_min and T_max, or the fixed horizon twice; T_max no longer than the data allows."""
-        L_min, T_max = self.spec.L_min, self.spec.T_max
+        """L_min and T_max (or `longest`), or the fixed horizon twice; never longer than the data allows."""
+        L_min, T_max = self.spec.L_min, min(self.spec.T_max, self.config.longest or self.spec.T_max)
         if self.config.horizon is not None:
             L_min = T_max = self.config.horizon
         if self.crops.longest < L_min:
@@ -72,7 +72,7 @@ class PlannerTask:
                 "Lower L_min (or the horizon), or train on longer episodes."
             )
         if self.crops.longest < T_max:
-            warn(f"the longest episode has {self.crops.longest} states: crops end there, not at T_max = {T_max}.")
+            warn(f"the longest episode has {self.crops.longest} states: crops end there, not at {T_max} states.")
         return L_min, min(T_max, self.crops.longest)
 
     def _longest_direct(self) -> int:

@@ -14,6 +14,7 @@ from vhdiffuser.data.build import Builder
 from vhdiffuser.data.official import OfficialFiles
 from vhdiffuser.data.readers import read_own
 from vhdiffuser.envs.base import InstanceSource, PlanningEnv
+from vhdiffuser.envs.checked import make_simulator
 from vhdiffuser.envs.protocols import Protocol
 from vhdiffuser.errors import VhdError
 from vhdiffuser.types import BoolArray, EnvSpec, Episodes, FloatArray
@@ -64,7 +65,9 @@ class Environment:
     geometry: Geometry = field(default_factory=Geometry)
     """Walls or bounds, and how to draw them."""
     controller: str = "inverse_dynamics"
-    """Low-level controller: `pd`, `inverse_dynamics`, or the name of a registered one."""
+    """Low-level controller: `pd`, `displacement`, `inverse_dynamics`, or the name of a registered one."""
+    displacement: float | None = None
+    """Units by which an action of 1 moves the robot in one control step, where actions are displacements."""
     horizons: tuple[int, ...] = ()
     """H1, H2, H3 of the fixed-horizon baselines (default: a quarter, a half and all of T_max)."""
     step_budget: int = 0
@@ -150,7 +153,7 @@ class Environment:
 
     def make(self) -> PlanningEnv:
         """A simulator; an error where there is only data."""
-        return self.require_simulator()()
+        return make_simulator(self.require_simulator())
 
     def instance_source(self) -> InstanceSource:
         """What draws starts and goals: the simulator, or the data where there is none."""

@@ -7,6 +7,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
+from vhdiffuser.envs.checked import draw_instance, observed
 from vhdiffuser.envs.environment import Environment
 from vhdiffuser.envs.registry import environments
 from vhdiffuser.errors import UnknownNameError, VhdError
@@ -68,7 +69,7 @@ class GoalTask(gymnasium.Env):
         options = options or {}
         if unknown := set(options) - {"start", "goal", "reset_cell", "goal_cell"}:
             raise VhdError(f"reset options are start, goal, reset_cell and goal_cell; got {sorted(unknown)}.")
-        drawn = self.simulator.sample_instance(self.np_random)
+        drawn = draw_instance(self.simulator, self.np_random)
         start = self._place(options, "start", "reset_cell")
         goal = self._place(options, "goal", "goal_cell")
         if goal is None:
@@ -78,11 +79,11 @@ class GoalTask(gymnasium.Env):
         instance = Instance(np.asarray(drawn.start if start is None else start, np.float32), goal, drawn.seed)
         self.simulator.check(instance)
         self.goal = goal  # a reset that was refused changes nothing
-        return self.simulator.reset(instance), {"goal": self.goal.copy()}
+        return observed(self.simulator, "reset", instance), {"goal": self.goal.copy()}
 
     def step(self, action: FloatArray) -> tuple[FloatArray, float, bool, bool, dict[str, Any]]:
         """One control step."""
-        observation = self.simulator.step(action)
+        observation = observed(self.simulator, "step", action)
         spec = self.environment.spec
         radius = spec.epsilon if self.environment.goal_radius is None else self.environment.goal_radius
         distance = float(np.linalg.norm(spec.goal_of(spec.planning_state(observation)) - self.goal))

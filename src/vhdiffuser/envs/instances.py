@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from vhdiffuser.envs.base import InstanceSource
+from vhdiffuser.envs.checked import draw_instance
 from vhdiffuser.errors import DataError, VhdError
 from vhdiffuser.streams import stream
 from vhdiffuser.types import FloatArray, Instance
@@ -22,7 +23,7 @@ def draw_instances(env: InstanceSource, n: int, seed: int, distribution: str = "
     if seed < 0:
         raise VhdError(f"the seed must not be negative, got {seed}.")
     streams = (np.random.default_rng(stream("instance", seed, number)) for number in range(n))
-    return [env.sample_instance(rng, distribution) for rng in streams]
+    return [draw_instance(env, rng, distribution) for rng in streams]
 
 
 def load_instances(path: Path, env: InstanceSource) -> list[Instance]:

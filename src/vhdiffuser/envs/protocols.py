@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from vhdiffuser.arguments import as_whole, shown
 from vhdiffuser.envs.base import PlanningEnv
 from vhdiffuser.envs.success import reached
 from vhdiffuser.errors import UnknownNameError, VhdError
@@ -54,14 +55,13 @@ class ExecutionRule:
     """Replan after so many control steps of a plan, wherever the robot is; None: never for that reason."""
 
     def __post_init__(self) -> None:
-        if self.threshold is not None and not self.threshold > 0:
-            raise VhdError(f"the replanning threshold must be positive, got {self.threshold}.")
-        if self.check_every < 1:
-            raise VhdError(f"the tracking error is checked every 1 or more steps, got {self.check_every}.")
-        if self.budget is not None and self.budget < 1:
-            raise VhdError(f"the step budget must be positive, got {self.budget}.")
-        if self.every is not None and self.every < 1:
-            raise VhdError(f"plans are renewed every 1 or more steps, got {self.every}.")
+        if self.threshold is not None and not (isinstance(self.threshold, int | float) and self.threshold > 0):
+            raise VhdError(f"the replanning threshold must be a number above 0, got {shown(self.threshold)}.")
+        as_whole("check_every (steps between two checks of the tracking error)", self.check_every, least=1)
+        if self.budget is not None:
+            as_whole("budget (control steps in all)", self.budget, least=1)
+        if self.every is not None:
+            as_whole("every (control steps until the next plan)", self.every, least=1)
 
     @property
     def replans(self) -> bool:

@@ -16,7 +16,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from vhdiffuser.arguments import shown
 from vhdiffuser.data.store import dataset_path, saved_facts, saved_names
+from vhdiffuser.envs.checked import foreign_code
 from vhdiffuser.envs.environment import Environment
 from vhdiffuser.errors import UnknownNameError, VhdError
 from vhdiffuser.extensions import Registry
@@ -27,8 +29,10 @@ OURS = (
     "vhdiffuser.envs.maze2d.environments:ENVIRONMENTS",
     "vhdiffuser.envs.antmaze.environments:ENVIRONMENTS",
     "vhdiffuser.envs.cube.environments:ENVIRONMENTS",
+    "vhdiffuser.envs.pointmaze.environments:ENVIRONMENTS",
+    "vhdiffuser.envs.antmaze.environments:OGBENCH",
 )
-"""The paper's five, by the same kind of reference as anybody's."""
+"""The paper's five and OGBench's mazes, by the same kind of reference as anybody's."""
 
 
 class _Environments(Registry[Environment]):
@@ -72,6 +76,8 @@ def known_names() -> list[str]:
 
 def get_environment(name: str) -> Environment:
     """The environment of a name, of an imported dataset, or of a reference such as `my_robot.py:make`."""
+    if not isinstance(name, str):
+        raise VhdError(f"an environment is given by its name, or as file.py:function; got {shown(name)}.")
     if name.endswith(".py") and Path(name).is_file():
         raise VhdError(f"{name}: say what in it makes the environment, for example {name}:make.")
     if ":" in name:
@@ -123,16 +129,20 @@ def load_reference(reference: str) -> tuple[Environment, ...]:
     """What `file.py:attribute` or `package.module:attribute` gives."""
     place, _, attribute = reference.rpartition(":")
     try:
-        module = _import_file(Path(place)) if place.endswith(".py") else import_module(place)
-    except ImportError as error:
+        with foreign_code(f"environment '{reference}': importing {place}"):
+            module = _import_file(Path(place)) if place.endswith(".py") else import_module(place)
+    except VhdError as error:
+        if not isinstance(error.__cause__, ImportError):
+            raise
         raise VhdError(
-            f"environment '{reference}': {error}. Give file.py:function or package.module:function."
+            f"environment '{reference}': {error.__cause__}. Give file.py:function or package.module:function."
         ) from None
     if not hasattr(module, attribute):
         raise VhdError(f"environment '{reference}': {place} has no '{attribute}'.")
     value: Any = getattr(module, attribute)
     if callable(value) and not isinstance(value, Environment):
-        value = value()
+        with foreign_code(f"environment '{reference}': {attribute}()"):
+            value = value()
     found = (value,) if isinstance(value, Environment) else tuple(value) if isinstance(value, Iterable) else ()
     if not found or not all(isinstance(item, Environment) for item in found):
         raise VhdError(f"environment '{reference}' must be, or return, a vhdiffuser.Environment or several.")

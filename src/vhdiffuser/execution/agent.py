@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from vhdiffuser.arguments import as_numbers, shown
 from vhdiffuser.control.base import Controller, default_controller
 from vhdiffuser.envs.protocols import ExecutionRule, HitTest, replan_on_deviation
 from vhdiffuser.errors import VhdError
@@ -56,6 +57,10 @@ class Agent:
         `replan_on_deviation()` unless told, `single_shot()` or `replan_every(n)`; with a `budget` of control steps,
         or without an end. Plans have `length` states, or as many as the Length Predictor says; `seed` fixes them.
         `hit` judges success; the paper's goal region unless told."""
+        if not hasattr(planner, "plan_batch"):
+            raise VhdError(
+                f"an agent needs a planner, got {shown(planner)}. Make one with vhdiffuser.load_planner(name)."
+            )
         self._loop = ControlLoop(
             planner,
             default_controller(planner.spec) if controller is None else controller,
@@ -163,19 +168,19 @@ class Agent:
         return self._episode.rollout(self._loop.planner.spec.action_dim)
 
     def _checked_goal(self, goal: npt.ArrayLike) -> FloatArray:
-        spec, values = self._loop.planner.spec, np.asarray(goal, np.float32)
+        spec, values = self._loop.planner.spec, as_numbers("a goal", goal)
         if values.shape == (spec.state_dim,):
             values = spec.goal_of(values)
         if values.shape != (spec.goal_dim,) or not np.isfinite(values).all():
             names = ", ".join(spec.state_names[dim] for dim in spec.goal_dims)
             raise VhdError(
                 f"{spec.name}: a goal needs the {spec.goal_dim} finite numbers {names}, or a whole state of "
-                f"{spec.state_dim}; got {np.asarray(goal).tolist()}."
+                f"{spec.state_dim}; got {shown(goal)}."
             )
         return values
 
     def _checked_observation(self, observation: npt.ArrayLike) -> FloatArray:
-        spec, values = self._loop.planner.spec, np.asarray(observation, np.float32)
+        spec, values = self._loop.planner.spec, as_numbers("an observation", observation)
         if values.shape != (spec.observation_dim,):
             raise VhdError(
                 f"{spec.name}: an observation has {spec.observation_dim} numbers, as in the data that the planner was "

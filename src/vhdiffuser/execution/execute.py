@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
 import numpy.typing as npt
 
+from vhdiffuser.arguments import as_numbers, as_seed, shown
 from vhdiffuser.control.base import Controller
 from vhdiffuser.envs.base import PlanningEnv
+from vhdiffuser.envs.checked import check_trained_for, observed
 from vhdiffuser.envs.protocols import paper_rule
 from vhdiffuser.envs.registry import environment_of
 from vhdiffuser.errors import VhdError
@@ -43,11 +44,14 @@ def execute(
         if environment.simulator is None:
             raise VhdError(f"{environment.name} has no registered simulator: give `env`, a PlanningEnv of your own.")
         env = environment.make()
-    instance = Instance(np.asarray(start, np.float32), np.asarray(goal, np.float32), seed)
+    if not isinstance(env, PlanningEnv):
+        raise VhdError(f"env must be a PlanningEnv (a simulator of yours), got {shown(env)}.")
+    check_trained_for(planner.spec, env.spec)
+    instance = Instance(as_numbers("a start", start), as_numbers("a goal", goal), as_seed(seed))
     env.check(instance)
     agent = Agent(planner, controller, rule, seed=seed, length=length)
     agent.reset(instance.goal)
-    action = agent.act(env.reset(instance))
+    action = agent.act(observed(env, "reset", instance))
     while not agent.done:
-        action = agent.act(env.step(action))
+        action = agent.act(observed(env, "step", action))
     return agent.rollout()

@@ -11,13 +11,15 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from vhdiffuser.control.base import Controller
 from vhdiffuser.envs.protocols import ExecutionRule, HitTest
 from vhdiffuser.errors import VhdError
 from vhdiffuser.execution.loop import BatchPlanner, ControlLoop, Episode
 from vhdiffuser.execution.simulators import Simulators
 from vhdiffuser.trajectories import Rollout
-from vhdiffuser.types import Instance
+from vhdiffuser.types import FloatArray, Instance
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,7 @@ class Executor:
         while running:
             begun = time.perf_counter()
             episodes = [item.episode for item in running]
-            actions = loop.act(episodes)
+            actions = self._checked(loop.act(episodes))
             loop.advance(episodes, actions, self.simulators.step([item.slot for item in running], actions))
             share = (time.perf_counter() - begun) / len(running)
             for episode in episodes:
@@ -116,6 +118,16 @@ class Executor:
             running = [item for item in running if item.episode.phase == "following"]
         ended = [item for item in stopped if item.episode.phase == "ended"]
         return [item for item in stopped if item.episode.phase == "waiting"], ended
+
+    def _checked(self, actions: FloatArray) -> FloatArray:
+        """(B, m) of the environment's m, or refused."""
+        spec = self.planner.spec
+        if spec.action_dim and np.shape(actions)[1:] != (spec.action_dim,):
+            raise VhdError(
+                f"{spec.name}: an action has {spec.action_dim} numbers, and {type(self.controller).__name__}.act gives "
+                f"shape {np.shape(actions)[1:]}. Mend the controller, or `action_dim` of the spec."
+            )
+        return actions
 
     def _outcome(self, loop: ControlLoop, item: _Running) -> Outcome:
         episode = item.episode

@@ -13,9 +13,11 @@ from typing import Protocol
 
 import numpy as np
 
+from vhdiffuser.arguments import as_seed, as_whole, shown
 from vhdiffuser.control.base import Controller
 from vhdiffuser.envs.protocols import ExecutionRule, HitTest, Phase, paper_hit
 from vhdiffuser.envs.success import goal_distance
+from vhdiffuser.errors import VhdError
 from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.streams import stream
 from vhdiffuser.trajectories import Plan, Rollout
@@ -114,6 +116,23 @@ class ControlLoop:
     """Length of every plan; None: the Length Predictor's."""
     hit: HitTest | None = None
     """Success; None: the paper's."""
+
+    def __post_init__(self) -> None:
+        as_seed(self.seed)
+        if self.horizon is not None:
+            as_whole("length", self.horizon, least=2)
+        if not callable(getattr(self.controller, "act", None)):
+            raise VhdError(
+                f"a controller has a method `act`, got {shown(self.controller)}. Give a vhdiffuser Controller, or none "
+                "for the environment's own."
+            )
+        if not isinstance(self.rule, ExecutionRule):
+            raise VhdError(
+                "a rule is made by single_shot(), replan_on_deviation() or replan_every(steps); got "
+                f"{shown(self.rule)}."
+            )
+        if self.hit is not None and not callable(self.hit):
+            raise VhdError(f"hit is a function of states (B, d) and goals (B, goal_dim), got {shown(self.hit)}.")
 
     def plan(self, episodes: Sequence[Episode]) -> None:
         """A fresh plan for each, from where it is now to its goal, with a fresh horizon."""

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from vhdiffuser.envs.base import PlanningEnv
+from vhdiffuser.envs.checked import foreign_code, make_simulator, stacked
 from vhdiffuser.errors import VhdError
 from vhdiffuser.types import FloatArray, Instance
 
@@ -41,29 +42,42 @@ class _Slots:
         """(k, o) first observations."""
         for slot in slots:
             if slot not in self._envs:
-                self._envs[slot] = self._make_env()
-        return np.stack([self._envs[slot].reset(item) for slot, item in zip(slots, instances, strict=True)])
+                self._envs[slot] = make_simulator(self._make_env)
+        return self._ask("reset", slots, instances)
 
     def step(self, slots: Sequence[int], actions: FloatArray) -> FloatArray:
         """(k, m) actions -> (k, o) observations."""
-        return np.stack([self._envs[slot].step(action) for slot, action in zip(slots, actions, strict=True)])
+        return self._ask("step", slots, actions)
+
+    def _ask(self, method: str, slots: Sequence[int], values: Sequence[Any] | FloatArray) -> FloatArray:
+        env = self._envs[slots[0]]
+        with foreign_code(f"{env.spec.name}: {method} of {type(env).__name__}"):
+            answers = [getattr(self._envs[slot], method)(value) for slot, value in zip(slots, values, strict=True)]
+        return stacked(env, method, answers)
 
 
-def _serve(pipe: Connection, make_env: EnvFactory) -> None:
-    """A worker's life: answer each (command, slots, values) until the pipe closes."""
+def _serve(pipe: Connection) -> None:
+    """A worker's life: take what makes simulators, then answer each (command, slots, values) until the pipe closes."""
     # Ctrl-C reaches the whole group; the main process ends the workers by closing their pipes.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    simulators = _Slots(make_env)
+    simulators: _Slots | VhdError
+    try:
+        with foreign_code("importing what makes the simulators, in a worker process,"):
+            simulators = _Slots(pipe.recv())
+    except VhdError as error:
+        simulators = error
     while True:
         try:
             command, slots, values = pipe.recv()
         except EOFError:
             return
         try:
+            if isinstance(simulators, VhdError):
+                raise simulators
             answer: Any = simulators.reset(slots, values) if command == "reset" else simulators.step(slots, values)
         except Exception as error:
             # Sent to the main process, which raises it: a worker must not die silently.
-            answer = error if isinstance(error, VhdError) else VhdError(f"a simulator failed: {error!r}")
+            answer = VhdError(str(error)) if isinstance(error, VhdError) else VhdError(f"a simulator failed: {error!r}")
         pipe.send(answer)
 
 
@@ -102,11 +116,23 @@ class Simulators:
         with _one_thread_each():
             for _ in range(self.workers):
                 ours, theirs = context.Pipe()
-                process = context.Process(target=_serve, args=(theirs, self._make_env), daemon=True)
+                process = context.Process(target=_serve, args=(theirs,), daemon=True)
                 process.start()
                 theirs.close()
                 self._pipes.append(ours)
                 self._processes.append(process)
+                self._send_factory(ours)
+
+    def _send_factory(self, pipe: Connection) -> None:
+        try:
+            pipe.send(self._make_env)
+        except OSError:
+            return  # the worker is gone already; that is said when it is asked
+        except Exception as error:  # a lambda, or a function within a function
+            raise VhdError(
+                f"what makes the simulator cannot be sent to worker processes ({error}). Make it a class or a function "
+                "at the top level of a file, or let one process step all simulators (workers 1, `--workers 1`)."
+            ) from error
 
     def reset(self, slots: Sequence[int], instances: Sequence[Instance]) -> FloatArray:
         """Put these slots at their instances' starts; (k, o) first observations."""
@@ -133,8 +159,8 @@ class Simulators:
             answers = [pipe.recv() for pipe, _ in asked]
         except (EOFError, OSError) as error:
             raise VhdError(
-                "a simulator process ended unexpectedly (out of memory?). "
-                "Rows already written are kept; run again with fewer simulators or workers."
+                "a simulator process ended unexpectedly: out of memory, or a script that starts processes without "
+                '`if __name__ == "__main__":`. Rows already written are kept; run again with fewer workers, or with 1.'
             ) from error
         for answer in answers:
             if isinstance(answer, VhdError):

@@ -107,6 +107,8 @@ class RelayGraphConfig:
     """Which quantile of a hop's observed lengths counts as its length."""
     least: int = 3
     """Observations without which there is no hop."""
+    sparse_cost: float = 0.5
+    """How much dearer a hop into a region is where the data is thin: up to 1 + this times its steps."""
     floor: float = 0.05
     """Share of T_max below which distances are left to the anchors."""
 

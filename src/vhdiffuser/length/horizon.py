@@ -9,8 +9,12 @@ from vhdiffuser.errors import ClippedLengthWarning, VhdError, warn
 from vhdiffuser.types import EnvSpec, IntArray
 
 
-def plan_lengths(steps: npt.ArrayLike, spec: EnvSpec, gamma: float) -> IntArray:
+def plan_lengths(
+    steps: npt.ArrayLike, spec: EnvSpec, gamma: float, unlimited: npt.NDArray[np.bool_] | bool = False
+) -> IntArray:
     """L_hat = clip(gamma (f T_max + 1), L_min, T_max) of distances f T_max of any shape, in states.
+
+    Where a plan may be composed of pieces (`unlimited`, of the same shape) T_max is no limit.
 
     Rounded up: a plan that is too short cannot be followed, one that is a step too long can. Where T_max cuts, a
     `ClippedLengthWarning` says how often.
@@ -18,10 +22,11 @@ def plan_lengths(steps: npt.ArrayLike, spec: EnvSpec, gamma: float) -> IntArray:
     if not gamma > 0:
         raise VhdError(f"gamma must be above 0 (1 is no margin), got {gamma}.")
     wanted = np.ceil(gamma * (np.asarray(steps, np.float64) + 1))
-    if clipped := int((wanted > spec.T_max).sum()):
+    longest = np.where(unlimited, np.inf, spec.T_max)
+    if clipped := int((wanted > longest).sum()):
         warn(
             f"{spec.name}: {clipped} of {wanted.size} predicted lengths clipped at T_max = {spec.T_max} states (gamma "
             f"{gamma:g}). Such a plan may be too short to follow: lower gamma, or replan on the way.",
             ClippedLengthWarning,
         )
-    return np.clip(wanted, spec.L_min, spec.T_max).astype(np.int64)
+    return np.clip(wanted, spec.L_min, longest).astype(np.int64)

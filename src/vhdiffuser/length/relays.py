@@ -1,50 +1,27 @@
-"""Relays many hops long: shortest ways through landmarks of the dataset, from observed moves alone.
+"""The route graph as training uses it: steps between any two states of the dataset, by way of landmarks.
 
-The triangle bound D*(s, g) <= D*(s, h) + D*(h, g) with one relay h and learned distances takes long to
-carry short distances to far pairs, and the least of many noisy estimates lies too low. Here the same
-inequality is used with many relays and *observed* distances: landmarks cover the goal space, a hop joins
-two of them when states near the one were seen to move to the other, and Dijkstra's algorithm adds hops up.
-Two details keep the sum honest. A move seen a little beside a landmark is shifted onto it, so that hops do
-not gain the width of a region; and joining two hops costs the steps it takes to move one region's radius.
-Nothing but the offline states is used.
+The triangle bound D*(s, g) <= D*(s, h) + D*(h, g) with one relay h and learned distances takes long to carry short
+distances to far pairs, and the least of many noisy estimates lies too low. `RouteGraph` adds up many observed hops.
 """
 
 from __future__ import annotations
 
-import numpy as np
 import torch
-from scipy.sparse.csgraph import shortest_path
-from scipy.spatial import cKDTree
 
 from vhdiffuser.length.config import RelayGraphConfig
-from vhdiffuser.types import FloatArray, IntArray
-
-_LAGS = 6
-"""Different lengths of a hop that are looked at, between m and 2m steps."""
-_CANDIDATES = 20_000
-"""States among which landmarks are chosen, and by which speed is judged."""
+from vhdiffuser.length.route import RouteGraph
 
 
 class RelayGraph:
-    """Steps between any two states of the dataset by way of landmarks."""
+    """Steps between states given by their dataset indices."""
 
     def __init__(self, goals: torch.Tensor, last: torch.Tensor, T_max: int, config: RelayGraphConfig) -> None:
         """goals (N, goal_dim), normalised; last (N,) index of the last state of each state's episode."""
-        points, ends = goals.cpu().numpy(), last.cpu().numpy()
-        self.landmarks, self.radius = cover(points[:: max(1, len(points) // _CANDIDATES)], config.landmarks)
-        tree = cKDTree(self.landmarks)
-        self.m = steps_to_move(points, ends, self.radius, T_max)
-        if self.m is None:
-            # Regions are too coarse (too many goal dimensions, too little data): rather no bound than a wrong one.
-            steps = np.full((len(self.landmarks),) * 2, np.inf)
-        else:
-            hops = observed_hops(points, ends, tree, self.radius, self.m, config)
-            join = self.m if self.radius > 0 else 0
-            steps = shortest_path(np.where(hops > 0, hops + join, 0)) - join
+        points = goals.cpu().numpy()
+        self.routes = RouteGraph.build(points, last.cpu().numpy(), T_max, config)
         self._least = config.floor * T_max
-        self._steps = torch.from_numpy(steps.astype(np.float32)).to(goals.device)
-        region = tree.query(points, p=np.inf)[1].astype(np.int32)  # (N,) nearest landmark
-        self.region = torch.from_numpy(region).to(goals.device)
+        self._steps = torch.from_numpy(self.routes.all_steps()).to(goals.device)
+        self.region = torch.from_numpy(self.routes.region(points).astype("int32")).to(goals.device)
 
     def steps(self, start: torch.Tensor, goal: torch.Tensor) -> torch.Tensor:
         """Dataset indices (...,) -> (...,) steps from state `start` to state `goal`; infinity where no way is known.
@@ -59,52 +36,3 @@ class RelayGraph:
         The links along s's own episode come first: they know where s is heading, landmarks do not.
         """
         return (links + self.steps(t[:, None] + links, u[:, None])).amin(dim=1)
-
-
-def cover(points: FloatArray, count: int) -> tuple[FloatArray, float]:
-    """Farthest-point sampling: at most `count` of the (n, goal_dim) points, and the radius to which they cover."""
-    chosen = [0]
-    distance = np.abs(points - points[0]).max(axis=1)
-    while len(chosen) < min(count, len(points)) and distance.max() > 0:
-        chosen.append(int(distance.argmax()))
-        distance = np.minimum(distance, np.abs(points - points[chosen[-1]]).max(axis=1))
-    return points[chosen], float(distance.max())
-
-
-def steps_to_move(points: FloatArray, last: IntArray, distance: float, T_max: int) -> int | None:
-    """Steps in which the median state moves `distance`; none if that is more than an eighth of T_max."""
-    start = np.arange(0, len(points), max(1, len(points) // _CANDIDATES))
-    for lag in range(1, max(T_max // 8, 1) + 1):
-        kept = start[start + lag <= last[start]]
-        if len(kept) and np.median(np.abs(points[kept + lag] - points[kept]).max(axis=1)) >= distance:
-            return lag
-    return None
-
-
-def observed_hops(
-    points: FloatArray, last: IntArray, tree: cKDTree, radius: float, m: int, config: RelayGraphConfig
-) -> FloatArray:
-    """(M, M) steps from landmark to landmark: a low quantile of the moves of m to 2m steps seen between them.
-
-    0 where there is no hop, as scipy's graphs want it.
-    """
-    M = tree.n
-    lags = np.unique(np.linspace(m, 2 * m, _LAGS).round().astype(int))
-    neighbours = min(config.neighbours, M) if radius > 0 else 1
-    moves = max(config.moves // (len(lags) * neighbours), 1)  # of each lag
-    counts = np.empty((len(lags), M * M), np.int32)
-    for row, lag in zip(counts, lags, strict=True):
-        t = np.flatnonzero(np.arange(len(points)) + lag <= last)
-        t = t[:: max(1, len(t) // moves)]
-        start = tree.query(points[t], k=[*range(1, neighbours + 1)], p=np.inf)[1]  # (n, neighbours)
-        shifted = tree.data[start] + (points[t + lag] - points[t])[:, None]  # (n, neighbours, goal_dim)
-        # Just over the radius: a limit of 0 would find nothing in a world of cells.
-        distance, stop = tree.query(shifted, p=np.inf, distance_upper_bound=radius + 1e-6)
-        known = np.isfinite(distance)
-        row[:] = np.bincount(start[known] * M + stop[known], minlength=M * M)
-    np.cumsum(counts, axis=0, out=counts)
-    total = counts[-1]
-    first = (counts >= np.maximum(config.quantile * total, 1)).argmax(axis=0)
-    hops = np.where(total >= config.least, lags[first], 0).reshape(M, M)
-    np.fill_diagonal(hops, 0)
-    return hops

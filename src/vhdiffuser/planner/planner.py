@@ -14,7 +14,9 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
+from vhdiffuser.arguments import as_numbers, as_seed
 from vhdiffuser.data.motion import FastestMotion
+from vhdiffuser.devices import pick_device
 from vhdiffuser.diffusion.config import PlannerConfig
 from vhdiffuser.diffusion.guidance import Cost, box_cost
 from vhdiffuser.diffusion.options import OptionChanges, PlanningOptions
@@ -23,14 +25,22 @@ from vhdiffuser.diffusion.unet import TemporalUnet
 from vhdiffuser.errors import DataError, UnknownNameError, VhdError
 from vhdiffuser.length.horizon import plan_lengths
 from vhdiffuser.length.predictor import LengthPredictor
+from vhdiffuser.length.route import Route, RouteGraph
 from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.planner.candidates import StepsPredictor, candidate_seeds, most_believable
-from vhdiffuser.planner.denoising import Denoiser
+from vhdiffuser.planner.denoising import TUBE, Denoiser
 from vhdiffuser.planner.pretrained import find_pretrained, push_folder, save_folder
-from vhdiffuser.planner.requests import check_inside, checked_goals, checked_lengths, checked_seeds, checked_starts
+from vhdiffuser.planner.requests import (
+    RequestError,
+    check_inside,
+    checked_goals,
+    checked_lengths,
+    checked_seeds,
+    checked_starts,
+)
 from vhdiffuser.planner.waypoints import checked_waypoints, plan_legs, shared_out
 from vhdiffuser.trajectories import Plan
-from vhdiffuser.types import EnvSpec, FloatArray, IntArray
+from vhdiffuser.types import BoolArray, EnvSpec, FloatArray, IntArray
 from vhdiffuser.weights.folder import check_config
 from vhdiffuser.weights.format import ModelHeader, load_model
 from vhdiffuser.weights.places import Source
@@ -38,6 +48,8 @@ from vhdiffuser.weights.places import Source
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
+LONGEST = 65_536
+"""States of the longest plan that may be composed."""
 Outside = Literal["warn", "refuse", "ignore"]
 """What happens to a start or goal beyond the limits of the training data."""
 
@@ -69,7 +81,7 @@ class Planner:
             raise UnknownNameError("way with what lies outside the data", outside, list(get_args(Outside)))
         self.length_predictor, self.outside, self.motion = length_predictor, outside, motion
         self.lengths = lengths or (spec.L_min, spec.T_max)
-        self.device = torch.device(device)
+        self.device = pick_device(device)
         self.network = network.to(self.device).eval()
         self.process = Process(config.diffusion_steps, config.prediction, self.device)
         self._origin: ModelHeader | None = None  # of the file it was loaded from
@@ -128,28 +140,33 @@ class Planner:
 
         >>> planner = Planner.from_pretrained("maze2d-large", candidates=4)      # doctest: +SKIP
         """
-        path, length_path = find_pretrained(name, source, local_files_only, revision)
-        predictor = None if length_path is None else LengthPredictor.load(length_path, device)
+        path, length_path, route_path = find_pretrained(name, source, local_files_only, revision)
+        device = pick_device(device)
+        predictor = None if length_path is None else LengthPredictor.load(length_path, device, routes=route_path)
         planner = cls.load(path, predictor, outside=outside, device=device)
         check_config(path.parent, planner._headers())
         return planner.with_options(**options)
 
     def save_pretrained(self, folder: str | Path) -> None:
-        """Write `planner.safetensors`, `length.safetensors`, `config.json` and a model card to a folder.
+        """Write `planner.safetensors`, `length.safetensors`, `route.safetensors` (where there is a route graph),
+        `config.json` and a model card to a folder.
 
         `from_pretrained(folder)` then plans the same, bit for bit, with the same options. A README.md that is in the
         folder stays as it is.
         """
-        networks = {"planner": self.network}
+        headers = self._headers()
+        models = {"planner": (self.network.state_dict(), headers["planner"])}
         if isinstance(self.length_predictor, LengthPredictor):
-            networks["length"] = self.length_predictor.network
+            models["length"] = (self.length_predictor.network.state_dict(), headers["length"])
+            if (routes := self.length_predictor.routes) is not None:
+                fingerprint = headers["length"].data_fingerprint
+                models["route"] = routes.model(self.spec, self.length_predictor.normalizer, fingerprint)
         elif self.length_predictor is not None:
             raise VhdError(
                 f"a {type(self.length_predictor).__name__} cannot be saved: only a vhdiffuser.LengthPredictor can. Set "
                 "planner.length_predictor to one, or to None to save the planner alone."
             )
-        headers = self._headers()
-        save_folder(Path(folder), {kind: (net.state_dict(), headers[kind]) for kind, net in networks.items()})
+        save_folder(Path(folder), models)
 
     def push_to_hub(self, repo_id: str, *, private: bool = False, commit_message: str = "Upload planner") -> str:
         """Upload what `save_pretrained` writes to the repository `OWNER/NAME` of the Hugging Face Hub; its address.
@@ -173,6 +190,11 @@ class Planner:
         )
         predictor = self.length_predictor
         return {"planner": header} | ({"length": predictor.header()} if isinstance(predictor, LengthPredictor) else {})
+
+    @property
+    def saved_options(self) -> PlanningOptions | None:
+        """The options in the file that it was loaded from; None where it was made in memory."""
+        return None if self._origin is None else PlanningOptions.from_json(self._origin.planning)
 
     def with_options(self, **changes: Unpack[OptionChanges]) -> Self:
         """The same planner with other options; network and Length Predictor are shared. None keeps an option.
@@ -207,7 +229,8 @@ class Planner:
         reroute it, and it promises nothing: check the plan, and draw several candidates (`with_options`), of which the
         one that is least inside is kept.
         """
-        start = np.asarray(start, np.float32)
+        start, goal = as_numbers("a start", start), as_numbers("a goal", goal)
+        seed = as_seed(seed)
 
         def plan_leg(start: FloatArray, goal: FloatArray, length: int | None, seed: int) -> Plan:
             lengths = None if length is None else [length]
@@ -216,14 +239,14 @@ class Planner:
             )[0]
 
         if via is None:
-            return plan_leg(start, np.asarray(goal), length, seed)
+            return plan_leg(start, goal, length, seed)
         places = checked_waypoints(self.spec, via)
         lengths: list[int | None] = [None] * (len(places) + 1)
         if length is not None:  # what is left open of a waypoint's state is taken to be 0
             starts = np.stack([start, *(self.spec.start_state(place) for place in places)])
-            ends = np.stack([*places, self.spec.place_of(np.asarray(goal, np.float32))])
+            ends = np.stack([*places, self.spec.place_of(goal)])
             lengths = [*shared_out(length, self.predict_lengths(starts, ends).tolist())]
-        return plan_legs(plan_leg, start, [*places, np.asarray(goal)], lengths, seed)
+        return plan_legs(plan_leg, start, [*places, goal], lengths, seed)
 
     def plan_batch(
         self,
@@ -246,15 +269,25 @@ class Planner:
         check_inside(self.spec, self.normalizer, origins, targets, self.config.clamp, self.outside)
         if lengths is None:
             lengths = self.predict_lengths(origins, self.spec.goal_of(targets))
-        lengths = checked_lengths(lengths, len(origins), self.lengths, self.config.horizon)  # (B,)
+        allowed = self.lengths if self._routes is None else (self.lengths[0], max(self.lengths[1], LONGEST))
+        lengths = checked_lengths(lengths, len(origins), allowed, self.config.horizon)  # (B,)
         seeds = checked_seeds(seeds, len(origins))  # (B,)
         cost = None if avoid is None else self._cost(avoid)
+        graph = self._routes
         denoiser = Denoiser(
-            self.network, self.process, self.config, self.spec, self.normalizer, self.options, self.device
+            self.network,
+            self.process,
+            self.config,
+            self.spec,
+            self.normalizer,
+            self.options,
+            self.device,
+            tube=None if graph is None else TUBE * graph.radius,
         )
+        routes = self._known_routes(origins, targets, lengths)
         n = self.options.candidates
         if n == 1 or not len(origins):
-            return denoiser.draw(origins, targets, lengths, seeds, keep_denoising, cost)
+            return denoiser.draw(origins, targets, lengths, seeds, keep_denoising, cost, routes)
         plans = denoiser.draw(
             np.repeat(origins, n, axis=0),
             np.repeat(targets, n, axis=0),
@@ -262,8 +295,33 @@ class Planner:
             candidate_seeds(seeds, n).ravel(),
             keep_denoising,
             cost,
+            [route for route in routes for _ in range(n)],
         )
         return most_believable(plans, n, self.spec, self.normalizer, self.length_predictor, cost)
+
+    @property
+    def _routes(self) -> RouteGraph | None:
+        """The route graph by which long plans are composed; None where every plan is drawn whole."""
+        if not self.options.piece or self.config.horizon is not None:
+            return None
+        return getattr(self.length_predictor, "routes", None)
+
+    def _known_routes(self, starts: FloatArray, targets: FloatArray, lengths: IntArray) -> list[Route | None]:
+        """The route of each plan, normalised; None where the plan is no longer than a piece or no way is known."""
+        graph = self._routes
+        if graph is None:
+            return [None] * len(starts)
+        here, there = (self.spec.goal_of(self.normalizer.normalize(states)) for states in (starts, targets))
+        long = lengths > self.options.piece
+        found = [graph.path(s, g) if far else None for s, g, far in zip(here, there, long, strict=True)]
+        routes = [route if route is not None and route.known and route.total > 0 else None for route in found]
+        beyond = [n for n, route in enumerate(routes) if route is None and lengths[n] > self.lengths[1]]
+        if beyond:
+            raise RequestError(
+                f"pair {beyond[0]}: a plan of {int(lengths[beyond[0]])} states needs a route, and no observed moves "
+                f"join its start and goal. Without one, plans have at most {self.lengths[1]} states."
+            )
+        return routes
 
     def _cost(self, avoid: npt.ArrayLike | Cost) -> Cost:
         """The cost of positions to keep away from: the caller's, or that of boxes with the goal tolerance around."""
@@ -282,14 +340,26 @@ class Planner:
     def predict_lengths(self, starts: npt.ArrayLike, goals: npt.ArrayLike) -> IntArray:
         """(B,) L_hat = clip(gamma (f_theta(s, g) T_max + 1), L_min, T_max): Algorithm 2, line 1.
 
+        T_max is no limit where plans are composed of pieces (`PlanningOptions.piece`) and a route is known.
         A fixed-horizon planner without a Length Predictor plans at its horizon.
         """
         if self.length_predictor is not None:
             steps = self.length_predictor.predict_steps(starts, goals)  # (B,)
-            return plan_lengths(steps, self.spec, self.options.gamma)
+            return plan_lengths(steps, self.spec, self.options.gamma, self._is_joined(starts, goals))
         if self.config.horizon is not None:
             return np.full(len(np.asarray(starts)), self.config.horizon)
         raise VhdError(
             "no length: give `length` (states of the plan), or make the planner with a length_predictor "
             "(`vhd train length`)."
         )
+
+    def _is_joined(self, starts: npt.ArrayLike, goals: npt.ArrayLike) -> BoolArray | bool:
+        """(B,) whether a route is known from each start to each goal, so that its plan may be of any length."""
+        graph = self._routes
+        if graph is None:
+            return False
+        here = self.spec.goal_of(self.normalizer.normalize(np.asarray(starts, np.float32)))
+        ends = np.asarray(goals, np.float32)
+        places = ends if ends.shape[-1] == self.spec.goal_dim else self.spec.goal_of(ends)
+        there = self.normalizer.select(self.spec.goal_dims).normalize(places)
+        return np.isfinite(graph.steps(here, there))

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vhdiffuser.arguments import shown
 from vhdiffuser.envs.registry import get_environment
-from vhdiffuser.errors import DataError, UnknownNameError, needs_extra
+from vhdiffuser.errors import DataError, UnknownNameError, VhdError, needs_extra
 from vhdiffuser.files import atomic_path
 from vhdiffuser.weights.folder import CARD, CONFIG, front_matter, read_config, write_folder
 from vhdiffuser.weights.format import ModelHeader
@@ -22,8 +23,10 @@ HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 
 def find_pretrained(
     name: str | Path, source: Source, local_files_only: bool, revision: str | None
-) -> tuple[Path, Path | None]:
-    """The planner's model file and its Length Predictor's; None for the latter where the folder was saved without."""
+) -> tuple[Path, Path | None, Path | None]:
+    """The planner's model file, its Length Predictor's and its route graph's; None for what is not there."""
+    if not isinstance(name, str | Path):
+        raise VhdError(f"a planner is given by a name or a folder, got {shown(name)}.")
     folder = Path(name)
     # A folder that only happens to be called like an environment (of results, say) is not meant.
     if not ((folder / "planner.safetensors").is_file() or (isinstance(name, Path) and folder.is_dir())):
@@ -34,14 +37,18 @@ def find_pretrained(
             path = find_model(str(name), "planner", source)
             if not path.is_file():
                 get_environment(str(name))  # an unknown name is said to be one, before a missing file is
-            return path, find_model(str(name), "length", source)
+            route = find_model(str(name), "route", source)
+            return path, find_model(str(name), "length", source), route if route.is_file() else None
         if not HUB_ID.fullmatch(str(name)):
             others = ["a folder of weights", "an environment you trained", "a Hugging Face id OWNER/NAME"]
             raise UnknownNameError("planner", str(name), [*known, *others])
         folder = _from_hub(str(name), local_files_only, revision)
     config = read_config(folder)
     alone = config is not None and config.get("length") is None
-    return folder / "planner.safetensors", None if alone else folder / "length.safetensors"
+    route = folder / "route.safetensors"
+    if alone:
+        return folder / "planner.safetensors", None, None
+    return folder / "planner.safetensors", folder / "length.safetensors", route if route.is_file() else None
 
 
 def _is_trained(name: str) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from vhdiffuser.arguments import as_numbers, shown
 from vhdiffuser.errors import OutsideDataWarning, VhdError, warn
 from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.types import EnvSpec, FloatArray, IntArray
@@ -21,7 +22,7 @@ class RequestError(VhdError):
 
 def checked_starts(spec: EnvSpec, starts: npt.ArrayLike) -> FloatArray:
     """(B, d) float32, finite."""
-    states = np.asarray(starts, np.float32)
+    states = as_numbers("a start", starts)
     if states.ndim != 2 or states.shape[1] != spec.state_dim:
         raise RequestError(
             f"a start needs the {spec.state_dim} numbers {', '.join(spec.state_names)}; got shape {states.shape[1:]}."
@@ -32,7 +33,7 @@ def checked_starts(spec: EnvSpec, starts: npt.ArrayLike) -> FloatArray:
 
 def checked_goals(spec: EnvSpec, goals: npt.ArrayLike, clamp: str, count: int) -> FloatArray:
     """(B, d) float32 target states; what a goal leaves open is 0 (a velocity at rest, or not used at all)."""
-    values = np.asarray(goals, np.float32)
+    values = as_numbers("a goal", goals)
     if values.ndim != 2 or values.shape[1] not in (spec.goal_dim, spec.state_dim):
         names = ", ".join(spec.state_names[dim] for dim in spec.goal_dims)
         raise RequestError(
@@ -101,7 +102,9 @@ def checked_seeds(seeds: Sequence[int] | IntArray | int, count: int) -> IntArray
     """(B,) int64: the given seeds, or `count` of them from one onwards."""
     values = np.asarray(seeds)
     if not np.issubdtype(values.dtype, np.integer) or values.shape not in ((), (count,)):
-        raise RequestError(f"seeds must be one integer or {count} of them, got {values.dtype} of shape {values.shape}.")
+        raise RequestError(f"seeds must be one integer or {count} of them, got {shown(seeds)}.")
+    if values.size and values.min() < 0:
+        raise RequestError(f"a seed must not be negative, got {int(values.min())}.")
     return values + np.arange(count) if values.ndim == 0 else values.astype(np.int64)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from vhdiffuser.arguments import as_numbers
 from vhdiffuser.planner.requests import RequestError
 from vhdiffuser.trajectories import Plan
 from vhdiffuser.types import EnvSpec, FloatArray
@@ -21,7 +22,7 @@ PlanLeg = Callable[[FloatArray, FloatArray, int | None, int], Plan]
 
 def checked_waypoints(spec: EnvSpec, via: npt.ArrayLike) -> FloatArray:
     """(n, goal_dim) float32, finite."""
-    places = np.asarray(via, np.float32)
+    places = as_numbers("via", via)
     if places.ndim != 2 or places.shape[1] != spec.goal_dim or not np.isfinite(places).all():
         names = ", ".join(spec.state_names[dim] for dim in spec.goal_dims)
         raise RequestError(
@@ -37,7 +38,7 @@ def plan_legs(
     legs: list[Plan] = []
     for number, (end, length) in enumerate(zip(ends, lengths, strict=True)):
         # The first leg has the seed of a plan without waypoints.
-        legs.append(plan_leg(legs[-1].states[-1] if legs else start, end, length, seed + number * 2_000_003))
+        legs.append(plan_leg(legs[-1].states[-1] if legs else start, end, length, (seed + number * 2_000_003) % 2**63))
     states = np.concatenate([legs[0].states, *(leg.states[1:] for leg in legs[1:])])
     kept = [leg.denoising for leg in legs if leg.denoising is not None]  # (steps + 1, K, d) each
     denoising = np.concatenate([kept[0], *(leg[:, 1:] for leg in kept[1:])], axis=1) if kept else None

@@ -19,7 +19,7 @@ from vhdiffuser.envs.environment import Environment
 from vhdiffuser.envs.registry import get_environment
 from vhdiffuser.errors import UnknownNameError, VhdError
 from vhdiffuser.length.config import LengthConfig
-from vhdiffuser.training.loop import LoopConfig
+from vhdiffuser.training.config import LoopConfig
 from vhdiffuser.types import EnvSpec
 from vhdiffuser.weights.format import load_model
 

@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from vhdiffuser.control.dynamics_task import DynamicsTask
 from vhdiffuser.data.store import Dataset
 from vhdiffuser.diffusion.task import PlannerTask, StepsBetween
@@ -14,7 +16,9 @@ from vhdiffuser.envs.datasets import load_dataset
 from vhdiffuser.envs.environment import Environment
 from vhdiffuser.envs.registry import environment_of
 from vhdiffuser.errors import VhdError
+from vhdiffuser.length.config import RelayGraphConfig
 from vhdiffuser.length.predictor import LengthPredictor
+from vhdiffuser.length.route import RouteGraph
 from vhdiffuser.length.task import LengthTask
 from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.recipes.recipe import Recipe, get_recipe
@@ -77,6 +81,21 @@ def train_length(
 
     folder = run_folder(data.spec.name, name or run_name("length", chosen.name))
     return train(make, chosen.length_loop, folder, on_status or _ignore, _begin_with(data, begin_with), restart)
+
+
+def train_route(dataset: Dataset | str, recipe: Recipe | str = "default") -> Path:
+    """Build the route graph of a dataset, in seconds to a minute; the path of its file.
+
+    The graph joins places of the data by observed moves: `LengthPredictor.route` and composed plans need it.
+    `train_length` builds it too.
+    """
+    data, environment, chosen = _resolved(dataset, recipe)
+    episodes, normalizer = _training_episodes(data, environment), data.normalizer()
+    points = data.spec.goal_of(normalizer.normalize(data.spec.planning_state(episodes.observations)))
+    last = np.repeat(episodes.ends - 1, np.diff(episodes.ends, prepend=0))
+    graph = RouteGraph.build(points, last, data.spec.T_max, chosen.length.relay_graph or RelayGraphConfig())
+    path = run_folder(data.spec.name, run_name("route")) / "model.safetensors"
+    return graph.save(path, data.spec, normalizer, data.fingerprint())
 
 
 def train_dynamics(

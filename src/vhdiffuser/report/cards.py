@@ -77,8 +77,8 @@ def measured(
     for kind, digest in used.items():
         if digest != models[kind].sha256:
             return f"no numbers from {files}: its rows were made with another {kind} model than this very file."
-    for name, value in (("gamma", options.gamma), ("smoothing", options.smoothing)):
-        if cell.config.get(name, value) != value:  # rows of version 0.1 do not name the smoothing
+    for name, value in (("gamma", options.gamma), ("smoothing", options.smoothing), ("stretch", options.stretch)):
+        if cell.config.get(name, value) != value:  # older rows do not name them all
             return f"no numbers from {files}: its rows were made with {name} {cell.config[name]}, not {value}."
     keys = ("instances", "rule", "epsilon", "sampler", "sampler_steps", "candidates", "controller")
     return {

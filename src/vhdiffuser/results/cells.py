@@ -6,7 +6,6 @@ chosen (docs/seeds.md). Files are pooled only where everything but the seed is t
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from vhdiffuser.errors import DataError
+from vhdiffuser.results.configs import differences
 from vhdiffuser.results.paths import PAIRS, result_path
 from vhdiffuser.results.rows import ResultFile, Row, read_results
 from vhdiffuser.results.summary import Summary, summarize_cell
@@ -121,11 +121,8 @@ def _cell(files: Sequence[ResultFile]) -> Cell:
             raise DataError(
                 f"{before.path} and {item.path} both hold seed {item.config['seed']} and would count twice. {mend}"
             )
-        keys = sorted({*first.config, *item.config} - {"seed"})
-        if differ := [key for key in keys if first.config.get(key) != item.config.get(key)]:
-            details = "; ".join(
-                f"{key}: {_short(first.config.get(key))} and {_short(item.config.get(key))}" for key in differ
-            )
+        if differ := differences(first.config, item.config, but=("seed",)):
+            details = "; ".join(f"{key}: {one} and {other}" for key, (one, other) in differ.items())
             raise DataError(
                 f"{first.path} and {item.path} are two seeds of one cell, but differ in more than the seed, so they "
                 f"are not pooled ({details}). {mend}"
@@ -135,8 +132,3 @@ def _cell(files: Sequence[ResultFile]) -> Cell:
                 f"{first.path} and {item.path} hold the same pairs with two seeds and would count them twice. {mend}"
             )
     return Cell(tuple(ordered))
-
-
-def _short(value: Any) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= 60 else text[:57] + "..."

@@ -18,6 +18,7 @@ from typing import Any, TextIO
 from vhdiffuser.errors import DataError
 from vhdiffuser.files import regular_target
 from vhdiffuser.results.checks import SHARED, row_fault
+from vhdiffuser.results.configs import differences
 from vhdiffuser.results.paths import PAIRS
 
 FORMAT = 1
@@ -213,25 +214,17 @@ def _continue(path: Path, file: TextIO, config: dict[str, Any]) -> dict[int, Row
         _write_line(path, file, {"format": FORMAT, "config": config})
         return {}
     found = read_results(path)
-    if found.config != config and not found.rows:
+    differ = differences(found.config, config)
+    if differ and not found.rows:
         file.truncate(0)  # begun under another configuration, and nothing came of it
         _write_line(path, file, {"format": FORMAT, "config": config})
-    elif found.config != config:
-        keys = sorted(set(found.config) | set(config))
-        changed = [key for key in keys if found.config.get(key) != config.get(key)]
-        details = "; ".join(
-            f"{key}: {_short(found.config.get(key))} there, {_short(config.get(key))} now" for key in changed
-        )
+    elif differ:
+        details = "; ".join(f"{key}: {there} there, {now} now" for key, (there, now) in differ.items())
         raise DataError(
             f"{path}: holds results of another configuration ({details}). "
             "Nothing was mixed: write to another folder, or delete the file to start again."
         )
     return {row.instance: row for row in found.rows}
-
-
-def _short(value: Any) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= 80 else text[:77] + "..."
 
 
 def _lock(path: Path, file: TextIO) -> None:

@@ -5,17 +5,15 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import nn
 
 from vhdiffuser.errors import DataError
+from vhdiffuser.training.config import LoopConfig
 from vhdiffuser.training.task import Task
 from vhdiffuser.weights.format import FORMAT, read_tensors, renamed, save_tensors
-
-if TYPE_CHECKING:
-    from vhdiffuser.training.loop import LoopConfig
 
 NAME = "checkpoint.safetensors"
 # These may differ between the sessions of one run; everything else must be the same.

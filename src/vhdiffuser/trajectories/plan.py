@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from vhdiffuser.arguments import as_numbers
+from vhdiffuser.errors import VhdError
 from vhdiffuser.types import EnvSpec, Episodes, FloatArray
 
 if TYPE_CHECKING:
@@ -30,10 +32,15 @@ class Plan:
     """(reverse steps + 1, knots, d) when the reverse process was asked to be kept."""
     spec: EnvSpec | None = field(default=None)
     """The environment that it was made for, if known: names, units and time."""
+    route: FloatArray | None = None
+    """(n, goal_dim) places of the route that a plan composed of pieces keeps to."""
 
     def __post_init__(self) -> None:
+        for name in ("states", "goal"):
+            if not isinstance(getattr(self, name), np.ndarray):
+                object.__setattr__(self, name, as_numbers(f"the {name} of a plan", getattr(self, name)))
         if self.states.ndim != 2 or len(self.states) < 2:
-            raise ValueError(f"a plan needs (L >= 2, d) states, got shape {self.states.shape}.")
+            raise VhdError(f"a plan needs (L, d) states, 2 or more of them; got shape {self.states.shape}.")
 
     @property
     def length(self) -> int:

@@ -31,6 +31,8 @@ def load_plan(path: Path, spec: EnvSpec | None = None) -> Plan:
     reader = _format(path, {".npz": _read_npz, ".json": _read_json, ".csv": _read_csv})
     try:
         plan = reader(path, spec)
+    except VhdError as error:
+        raise DataError(f"{path}: {error}") from error
     except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
         raise DataError(f"{path}: missing, damaged or not a plan of ours ({error!r}). Save it again.") from error
     _check(path, plan)
@@ -100,7 +102,7 @@ def _write_csv(plan: Plan, path: Path) -> None:
 
 def _read_csv(path: Path, spec: EnvSpec | None) -> Plan:
     if spec is None:
-        raise VhdError(f"{path}: a .csv holds states and no goal. Say whose they are: Plan.load(path, planner.spec).")
+        raise VhdError("a .csv holds states and no goal. Say whose they are: Plan.load(path, planner.spec).")
     with open(path, newline="", encoding="utf-8") as file:
         header, *rows = csv.reader(file)
     if header != ["step", *spec.state_names]:

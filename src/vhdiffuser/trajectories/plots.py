@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from vhdiffuser.arguments import as_numbers, shown
 from vhdiffuser.drawing import (
     GOAL_COLOUR,
     PATH_COLOUR,
@@ -48,7 +49,12 @@ def projection_of(spec: EnvSpec | None) -> str | None:
 
 def known_walls(spec: EnvSpec, walls: npt.ArrayLike | None) -> FloatArray:
     """(n, 4) the walls given, or the environment's own."""
-    return walls_of(spec) if walls is None else np.asarray(walls, float).reshape(-1, 4)
+    if walls is None:
+        return walls_of(spec)
+    boxes = as_numbers("walls", walls)
+    if boxes.size and (boxes.ndim != 2 or boxes.shape[1] != 4):
+        raise VhdError(f"walls must be (n, 4) numbers x_low, x_high, y_low, y_high; got shape {boxes.shape}.")
+    return boxes.reshape(-1, 4)
 
 
 class View:
@@ -62,6 +68,8 @@ class View:
         walls: npt.ArrayLike | None,
     ) -> None:
         self._spec, self._own = spec, axes is None
+        if axes is not None and not hasattr(axes, "set_xlabel"):
+            raise VhdError(f"ax must be matplotlib axes, such as pyplot.subplots() gives; got {shown(axes)}.")
         self.axes = _new_axes(spec) if axes is None else axes
         if spec is None or spec.goal_dim not in (2, 3):
             self.axes.set_xlabel("control step" if spec is None else "time [s]")
@@ -152,7 +160,7 @@ def _positions(spec: EnvSpec, data: Episodes | npt.ArrayLike) -> FloatArray:
     if isinstance(data, Episodes):
         places = spec.goal_of(spec.planning_state(data.observations))
     else:
-        places = np.asarray(data, float)
+        places = as_numbers("data", data)
         if places.ndim != 2 or places.shape[1] != spec.goal_dim:
             raise VhdError(f"data must be episodes, or (n, {spec.goal_dim}) positions; got shape {places.shape}.")
     return places[:: -(-len(places) // _BACKDROP_POINTS) or 1]

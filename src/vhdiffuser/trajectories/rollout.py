@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from vhdiffuser.arguments import as_whole
 from vhdiffuser.errors import VhdError
 from vhdiffuser.trajectories.plan import Plan
 from vhdiffuser.types import EnvSpec, Episodes, FloatArray
@@ -32,9 +33,9 @@ class Rollout:
 
     def __post_init__(self) -> None:
         if len(self.actions) != len(self.observations) - 1:
-            raise ValueError(f"{len(self.observations)} observations and {len(self.actions)} actions: one less is due.")
+            raise VhdError(f"{len(self.observations)} observations and {len(self.actions)} actions: one less is due.")
         if not self.plans:
-            raise ValueError("a rollout needs at least one plan.")
+            raise VhdError("a rollout needs at least one plan.")
 
     @property
     def steps(self) -> int:
@@ -101,7 +102,7 @@ class Rollout:
 
     def until(self, steps: int) -> Rollout:
         """Its first steps, with the plans made by then; as yet without success."""
-        if not 0 < steps < self.steps:
+        if not 0 < as_whole("steps", steps) < self.steps:
             raise VhdError(f"a rollout of {self.steps} steps is cut after 1 to {self.steps - 1}, not {steps}.")
         plans = tuple((made, plan) for made, plan in self.plans if made < steps)
         return Rollout(self.observations[: steps + 1], self.actions[:steps], False, plans)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from vhdiffuser.diffusion.samplers import SAMPLERS
+from vhdiffuser.envs.checked import draw_instance
 from vhdiffuser.envs.walls import extent, narrowest
 from vhdiffuser.errors import VhdError
 from vhdiffuser.planner.requests import EDGE
@@ -87,7 +88,7 @@ def _seen(loaded: Loaded) -> tuple[FloatArray, FloatArray]:
 def first_instance(loaded: Loaded) -> InstanceReply:
     """Of some random pairs, the one with the longest predicted plan: something to look at."""
     rng = np.random.default_rng(0)
-    drawn = [loaded.env.sample_instance(rng) for _ in range(_DRAWS)]
+    drawn = [draw_instance(loaded.env, rng) for _ in range(_DRAWS)]
     starts, goals = np.stack([item.start for item in drawn]), np.stack([item.goal for item in drawn])
     longest = drawn[int(loaded.planner.predict_lengths(starts, goals).argmax())]
     return _reply(loaded.spec, longest)

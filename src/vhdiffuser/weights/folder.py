@@ -64,11 +64,18 @@ def check_config(folder: Path, headers: Mapping[str, ModelHeader]) -> None:
         return
     held = json.loads(json.dumps(folder_config(headers)))
     for part in ("spec", "config", "planning", "normalizer", "length"):
-        if stated.get(part) != held[part]:
+        if not _agrees(stated.get(part), held[part]):
             raise DataError(
                 f"{folder / CONFIG}: its '{part}' is not that of the model files beside it, which hold their own. To "
                 "plan with other options use `planner.with_options(...)`, and `save_pretrained` to keep them."
             )
+
+
+def _agrees(stated: Any, held: Any) -> bool:
+    """Whether two parts are the same but for fields that a newer version knows and the folder's does not name."""
+    if isinstance(stated, dict) and isinstance(held, dict):
+        return all(key in held and _agrees(value, held[key]) for key, value in stated.items())
+    return bool(stated == held)
 
 
 def front_matter(environment: str) -> str:

@@ -50,7 +50,9 @@ def find_model(
         if not Path(source).is_dir():
             known = [*SOURCES, "a folder of weights, as `vhd models archive` writes it"]
             raise UnknownNameError("source of weights", source, known)
-        return Path(source) / environment / file_name(name)
+        folder = Path(source) / environment
+        # What `save_pretrained` wrote is one environment's alone, without a folder of its name.
+        return (folder if folder.is_dir() else Path(source)) / file_name(name)
     trained = run_folder(environment, name) / "model.safetensors"
     shipped = shipped_path(environment, kind)
     if horizon is not None or recipe != "default" or source == "trained":

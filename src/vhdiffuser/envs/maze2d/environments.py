@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from vhdiffuser.arguments import as_whole
 from vhdiffuser.data.build import Builder, ChunkMaker
 from vhdiffuser.data.official import OfficialFiles
 from vhdiffuser.data.readers import read_d4rl_maze2d
@@ -79,7 +80,7 @@ def _environment(
         control_dt=0.01,
         epsilon=epsilon,
         T_max=T_max,
-        L_min=min(16, T_max),
+        L_min=min(16, as_whole("T_max", T_max, least=2)),
     )
     steps = T_max if episode_steps is None else episode_steps
     return Environment(

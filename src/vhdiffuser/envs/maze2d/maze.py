@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from textwrap import dedent
@@ -55,6 +55,8 @@ class Maze:
             return maze
         if isinstance(maze, str):
             lines = dedent(maze).strip("\n").splitlines()
+        elif not isinstance(maze, Iterable):
+            raise VhdError(f"a maze is text, a list of rows or an array (1 wall, 0 free); got {maze!r}.")
         elif all(isinstance(row, str) for row in maze):
             lines = [str(row) for row in maze]
         else:

@@ -1,22 +1,51 @@
-"""The ant's maze without its simulator: OGBench's maps, of which rows are y and columns are x."""
+"""OGBench's mazes without their simulator: maps, of which rows are y and columns are x."""
 
 from __future__ import annotations
+
+from typing import Literal
 
 import numpy as np
 
 from vhdiffuser.errors import VhdError
 from vhdiffuser.types import FloatArray, IntArray
 
+MazeName = Literal["medium", "large", "giant"]
+
 MEDIUM = ("########", "#OO##OO#", "#OO#OOO#", "##OOO###", "#OO#OOO#", "#O#OO#O#", "#OOO#OO#", "########")
 """`#` wall, `O` free."""
+LARGE = (
+    "############",
+    "#OOOO#OOOOO#",
+    "#O##O#O#O#O#",
+    "#OOOOOO#OOO#",
+    "#O####O###O#",
+    "#OO#O#OOOOO#",
+    "##O#O#O#O###",
+    "#OO#OOO#OOO#",
+    "############",
+)
+GIANT = (
+    "################",
+    "#O#OOOOOO##OOOO#",
+    "#O#O##O#O#OO##O#",
+    "#OOO#OO#OOO#OOO#",
+    "#O###O######O#O#",
+    "#OOO#OOO#OOOO#O#",
+    "###O#O#OO#O#O###",
+    "#OOO#OO#OOO#OOO#",
+    "#O#O#O######O#O#",
+    "#O###OOO#OOO##O#",
+    "#OOOOO#OOO#OOOO#",
+    "################",
+)
+MAZES: dict[MazeName, tuple[str, ...]] = {"medium": MEDIUM, "large": LARGE, "giant": GIANT}
 CELL = 4.0
 """Side of a maze cell in metres."""
 NOISE = 1.0
 """Starts and goals lie this far from a cell's centre at most, in x and in y."""
 CLEARANCE = 1.0
-"""Distance from the walls of `uniform` instances: what OGBench's noise leaves in a corridor (feet reach 1.12 m)."""
-TORSO_RADIUS = 0.25
-"""Radius of the ant's torso: no position nearer to a wall can be reached."""
+"""Distance from the walls of `uniform` instances: what OGBench's noise leaves in a corridor (an ant's feet reach
+1.12 m, a point's body 0.7 m)."""
 
 
 def cell_centre(cell: tuple[int, int] | IntArray) -> FloatArray:
@@ -24,7 +53,7 @@ def cell_centre(cell: tuple[int, int] | IntArray) -> FloatArray:
     return np.array([cell[1] * CELL - CELL, cell[0] * CELL - CELL])
 
 
-def cell_of(xy: FloatArray) -> tuple[int, int]:
+def cell_of(xy: FloatArray | tuple[float, float]) -> tuple[int, int]:
     """(i, j) of the cell that holds a point."""
     return int((xy[1] + 1.5 * CELL) / CELL), int((xy[0] + 1.5 * CELL) / CELL)
 
@@ -46,8 +75,8 @@ def wall_boxes(maze_map: IntArray) -> FloatArray:
     return np.stack([x - CELL / 2, x + CELL / 2, y - CELL / 2, y + CELL / 2], axis=1)
 
 
-def free_centre(row: int, column: int) -> FloatArray:
-    """(2,) centre of a free cell of the medium maze."""
-    if not (0 <= row < len(MEDIUM) and 0 <= column < len(MEDIUM[0])) or MEDIUM[row][column] == "#":
+def free_centre(rows: tuple[str, ...], row: int, column: int) -> FloatArray:
+    """(2,) centre of a free cell of a map."""
+    if not (0 <= row < len(rows) and 0 <= column < len(rows[0])) or rows[row][column] == "#":
         raise VhdError(f"cell ({row}, {column}) is a wall or outside the maze; (1, 1) is free.")
     return cell_centre((row, column)).astype(np.float32)

@@ -1,4 +1,4 @@
-"""Where to compute and how precisely, when the user does not say; and the network that computes so."""
+"""How precisely to compute, when the user does not say; and the network that computes so."""
 
 from __future__ import annotations
 
@@ -8,24 +8,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from vhdiffuser.errors import UnknownNameError, VhdError
+from vhdiffuser.errors import UnknownNameError
 
 PRECISIONS = ("auto", "fp32", "bf16")
 PRECISION_VARIABLE = "VHD_PRECISION"
 """Environment variable that says what `auto` means, whatever the hardware: `fp32` or `bf16`."""
-
-
-def pick_device(name: str) -> torch.device:
-    """`auto`: the accelerator if there is one, else the CPU."""
-    if name == "auto":
-        accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-        return accelerator or torch.device("cpu")
-    try:
-        device = torch.device(name)
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        raise VhdError(f"device '{name}' cannot be used here ({error}). Use auto or cpu.") from error
-    return device
 
 
 def pick_precision(name: str, device: torch.device) -> str:

@@ -1,0 +1,1 @@
+"""OGBench's point in a maze."""
