@@ -1,4 +1,4 @@
-# make setup | demo | reproduce ENV=... | test | test-fast | check | versions | lock | bench | clean.
+# make setup | demo | reproduce ENV=... | docs | test | test-fast | check | versions | lock | bench | clean.
 # Each works in a fresh clone with Python 3.10 to 3.14, pip and make.
 PYTHON ?= python3
 VENV := .venv
@@ -11,7 +11,7 @@ STAMP := $(VENV)/.installed-$(TORCH)
 # labmaze, which OGBench needs, has no wheels for Python 3.13 and newer.
 OGBENCH := $(shell $(PYTHON) -c 'import sys; print("ogbench,walker," if sys.version_info < (3, 13) else "")')
 
-.PHONY: setup demo reproduce browser test test-fast check versions lock bench clean
+.PHONY: setup demo reproduce docs browser test test-fast check versions lock bench clean
 
 setup: $(STAMP)
 
@@ -21,7 +21,7 @@ $(STAMP): pyproject.toml requirements.lock
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --upgrade 'pip>=22.2'
 	$(BIN)/python tools/install_torch.py $(TORCH)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c requirements.lock -e '.[$(OGBENCH)minari,hub,web,dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -c requirements.lock -e '.[$(OGBENCH)minari,hub,web,docs,dev]'
 	@$(if $(OGBENCH),,echo "NO ANTMAZE AND CUBE HERE: the extra 'ogbench' needs Python 3.12 or older; their tests are skipped" >&2)
 	touch $@
 
@@ -32,6 +32,11 @@ demo: setup
 ENV ?= maze2d-umaze
 reproduce: setup
 	$(BIN)/vhd reproduce $(ENV)
+
+# The site, in site/index.html. No network is needed; a broken link fails.
+docs: setup
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "open site/index.html; for its search box, serve it: python -m http.server --directory site"
 
 # One worker per core, up to four; a file of tests stays in one worker.
 PARALLEL := --numprocesses auto --maxprocesses 4 --dist loadfile
@@ -76,4 +81,4 @@ bench: setup
 	$(BIN)/python benchmarks/execution_share.py --n 200
 
 clean:
-	rm -rf $(VENV) out build dist *.egg-info src/*.egg-info
+	rm -rf $(VENV) out site build dist *.egg-info src/*.egg-info

@@ -33,7 +33,7 @@ PAGES = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
     ROOT / "examples/README.md",
-    *sorted((ROOT / "docs").glob("*.md")),
+    *(page for page in sorted((ROOT / "docs").rglob("*.md")) if page.name != "report.md"),
 ]
 SOURCES = [*sorted((ROOT / "src/vhdiffuser/cli").glob("*.py")), *sorted((ROOT / "examples").glob("*.py"))]
 """Their docstrings show commands, too."""

@@ -26,8 +26,11 @@ DISTRIBUTIONS = {
 """Where the name that is imported is not the name that is installed."""
 BEHIND_OTHERS = {"tensorboard": "torch.utils.tensorboard", "shtab": "tyro", "httpx": "fastapi.testclient"}
 """What is declared for the sake of a module that imports it itself."""
-TOOLS = {"pytest", "pytest-xdist", "setuptools", "ruff", "mypy", "import-linter"}
+TOOLS = {"pytest", "pytest-xdist", "setuptools", "ruff", "mypy", "import-linter", "mkdocs-material", "mkdocstrings"}
 """Run, not imported."""
+
+WORKSHOP = {"dev", "docs"}
+"""Extras of those who work on the project: the package itself uses nothing of them."""
 
 
 def required() -> list[tuple[str, Requirement]]:
@@ -65,15 +68,17 @@ def imported(folder: str) -> set[str]:
 
 
 def test_what_the_package_imports_is_declared() -> None:
-    core_and_extras = {name for name, extras in declared().items() if extras != {"dev"}}
+    core_and_extras = {name for name, extras in declared().items() if not extras <= WORKSHOP}
     assert imported("src") <= core_and_extras
 
 
 def test_what_is_declared_is_used() -> None:
     inside = imported("src")
-    anywhere = inside | imported("tests") | imported("benchmarks") | imported("examples") | TOOLS
+    anywhere = (
+        inside | TOOLS | {name for part in ("tests", "tools", "benchmarks", "examples") for name in imported(part)}
+    )
     for name, extras in declared().items():
-        assert name in (anywhere if extras == {"dev"} else inside), f"{name} is declared and not used"
+        assert name in (anywhere if extras <= WORKSHOP else inside), f"{name} is declared and not used"
 
 
 def lock() -> list[Requirement]:

@@ -65,48 +65,29 @@ def walls_of(spec: EnvSpec) -> FloatArray:
     return np.zeros((0, 4)) if known is None else known.geometry.walls
 
 
-def rows_down(environment: str) -> bool:
-    """Whether the first coordinate runs down the page, as the environment says."""
+def axis_labels(environment: str, names: Sequence[str] = ("x", "y", "z")) -> list[str]:
+    """Names of coordinates with the environment's unit: "x [m]"."""
     known = find_environment(environment)
-    return known is not None and known.geometry.rows_down
+    unit = "" if known is None else known.geometry.unit
+    return [f"{name} [{unit}]" if unit else name for name in names]
 
 
-def on_page(environment: str, places: FloatArray) -> FloatArray:
-    """(..., >= 2) positions -> (..., 2) right and up on the page; further coordinates are not drawn."""
-    x, y = places[..., 0], places[..., 1]
-    return np.stack([y, -x] if rows_down(environment) else [x, y], axis=-1)
-
-
-def boxes_on_page(environment: str, walls: FloatArray) -> FloatArray:
-    """(n, 4) walls x_low, x_high, y_low, y_high -> left, right, bottom, top on the page."""
-    walls = np.asarray(walls, float).reshape(-1, 4)
-    return np.stack([walls[:, 2], walls[:, 3], -walls[:, 1], -walls[:, 0]], axis=1) if rows_down(environment) else walls
-
-
-def label_page(axes: Axes, environment: str, names: Sequence[str]) -> None:
-    """Names and values of the two coordinates along the page's edges (see `on_page`)."""
-    right, up = names
-    if rows_down(environment):
-        right, up = up, right
-        axes.yaxis.set_major_formatter(lambda value, _: f"{0.0 - value:g}")
-    axes.set_xlabel(right)
-    axes.set_ylabel(up)
-
-
-def draw_maze(axes: Axes, walls: FloatArray) -> None:
-    """Walls as `draw_walls` has them, without ticks."""
-    axes.set_xticks([])
-    axes.set_yticks([])
+def draw_maze(axes: Axes, walls: FloatArray, labels: Sequence[str]) -> None:
+    """A small panel of the plane from above: x to the right, y up, walls (n, 4) and labelled axes."""
+    axes.set_xlabel(labels[0], fontsize=7)
+    axes.set_ylabel(labels[1], fontsize=7)
+    axes.tick_params(labelsize=6)
     draw_walls(axes, walls)
 
 
 def draw_walls(axes: Axes, walls: FloatArray) -> None:
-    """Walls (n, 4) as left, right, bottom, top (see `boxes_on_page`)."""
+    """Walls (n, 4): x_low, x_high, y_low, y_high."""
     from matplotlib.collections import PatchCollection
     from matplotlib.patches import Rectangle
 
     axes.set_aspect("equal")
-    boxes = [Rectangle((x0, y0), x1 - x0, y1 - y0) for x0, x1, y0, y1 in np.asarray(walls, float).reshape(-1, 4)]
+    walls = np.asarray(walls, float).reshape(-1, 4)
+    boxes = [Rectangle((x0, y0), x1 - x0, y1 - y0) for x0, x1, y0, y1 in walls]
     if boxes:
         axes.add_collection(PatchCollection(boxes, facecolor=WALL_COLOUR, edgecolor="none"))
         low, high = walls[:, [0, 2]].min(axis=0), walls[:, [1, 3]].max(axis=0)
@@ -115,19 +96,27 @@ def draw_walls(axes: Axes, walls: FloatArray) -> None:
 
 
 def draw_path(axes: Axes, places: FloatArray, **style: Any) -> None:
-    """(n, 2) positions on the page as a line."""
+    """(n, 2) positions as a line."""
     axes.plot(places[:, 0], places[:, 1], **{"color": PATH_COLOUR, "linewidth": 1.5, **style})
 
 
 def draw_ends(
     axes: Axes, start: FloatArray, goal: FloatArray, tolerance: FloatArray | None = None, size: float = 6
 ) -> None:
-    """Start (yellow) and goal (red) on the page, with the goal region if its half side lengths are given."""
+    """Start (yellow) and goal (red), with the goal region when its half sides are given."""
     from matplotlib.patches import Rectangle
 
-    axes.plot(start[0], start[1], "o", color=START_COLOUR, markersize=size, markeredgecolor="black", zorder=5)
-    axes.plot(goal[0], goal[1], "*", color=GOAL_COLOUR, markersize=4 / 3 * size, markeredgecolor="black", zorder=5)
+    style: dict[str, Any] = {"linestyle": "", "markeredgecolor": "black", "zorder": 5}
+    axes.plot(start[0], start[1], marker="o", color=START_COLOUR, markersize=size, label="start", **style)
+    axes.plot(goal[0], goal[1], marker="*", color=GOAL_COLOUR, markersize=4 / 3 * size, label="goal", **style)
     if tolerance is not None:
         width, height = 2 * tolerance
         left, low = goal - tolerance
         axes.add_patch(Rectangle((left, low), width, height, facecolor=GOAL_COLOUR, alpha=0.35, zorder=4))
+
+
+def add_legend(figure: Figure, panels: Sequence[Axes]) -> None:
+    """One legend below all panels, with each label once."""
+    named = {label: handle for axes in panels for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)}
+    if named:
+        figure.legend(named.values(), named.keys(), loc="outside lower center", ncols=len(named), fontsize=7)

@@ -13,7 +13,7 @@ from vhdiffuser.files import atomic_path
 from vhdiffuser.types import FloatArray, ImageArray
 
 if TYPE_CHECKING:
-    from PIL import Image
+    from PIL import Image, ImageDraw
 
 Colour = tuple[int, int, int]
 WALL, PLAN, TRACE, ROBOT, START, GOAL, OLD_GOAL, TEXT = (
@@ -51,6 +51,7 @@ class TopView:
         for x0, x1, y0, y1 in boxes:
             (left, bottom), (right, top) = self._pixels(np.array([[x0, y0], [x1, y1]]))
             draw.rectangle((left, top, right, bottom), fill=WALL)
+        self._draw_axes(draw)
 
     def line(self, picture: Image.Image, points: FloatArray, colour: Colour, width: float) -> None:
         """Draw a path; nothing for a single point."""
@@ -77,6 +78,19 @@ class TopView:
         draw.text((margin, middle), left, fill=TEXT, font=font, anchor="lm")
         draw.text((picture.width - margin, middle), right, fill=PLAN, font=font, anchor="rm")
 
+    def _draw_axes(self, draw: ImageDraw.ImageDraw) -> None:
+        """Arrows in the lower left corner: x to the right, y up."""
+        from PIL import ImageFont
+
+        inset, length, font = 0.03 * self._size, 0.05 * self._size, ImageFont.load_default(size=0.028 * self._size)
+        x, y = inset, self._bottom - inset
+        tip, width = 0.3 * length, max(1, round(0.003 * self._size))
+        draw.line((x, y - length, x, y, x + length, y), fill=TEXT, width=width)
+        draw.line((x + length - tip, y - tip / 2, x + length, y, x + length - tip, y + tip / 2), fill=TEXT, width=width)
+        draw.line((x - tip / 2, y - length + tip, x, y - length, x + tip / 2, y - length + tip), fill=TEXT, width=width)
+        draw.text((x + length + tip, y), "x", fill=TEXT, font=font, anchor="lm")
+        draw.text((x, y - length - tip), "y", fill=TEXT, font=font, anchor="mb")
+
     def _pixels(self, points: FloatArray) -> list[tuple[float, float]]:
         across, up = ((points - self._low) * self._scale).T
         return list(zip(across.tolist(), (self._bottom - up).tolist(), strict=True))
@@ -99,8 +113,20 @@ def write_gif(frames: Iterable[ImageArray], path: Path, fps: float = 25.0) -> Pa
         raise VhdError(f"{path}: no frames to write.")
     # One palette for all frames, from the first, the middle and the last: a palette per frame would flicker.
     samples = np.concatenate([np.asarray(pictures[i]) for i in (0, len(pictures) // 2, -1)])
-    palette = Image.fromarray(samples).quantize(_COLOURS, Image.Quantize.MAXCOVERAGE, kmeans=2)
+    palette = _palette(samples)
     first, *rest = (picture.quantize(palette=palette, dither=Image.Dither.NONE) for picture in pictures)
     with atomic_path(path) as temporary:
         first.save(temporary, "GIF", save_all=True, append_images=rest, duration=1000.0 / fps, loop=0)
     return path
+
+
+def _palette(samples: ImageArray) -> Image.Image:
+    """The colours of flat areas as they are, so that white stays white, and the best others for the rest."""
+    from PIL import Image
+
+    colours, counts = np.unique(samples.reshape(-1, 3), axis=0, return_counts=True)
+    flat = colours[np.argsort(-counts)[: _COLOURS // 4]]
+    others = Image.fromarray(samples).quantize(_COLOURS - len(flat), Image.Quantize.MAXCOVERAGE, kmeans=2)
+    palette = Image.new("P", (1, 1))
+    palette.putpalette([*flat.flatten().tolist(), *(others.getpalette() or [])])
+    return palette

@@ -150,7 +150,8 @@ def test_picture_shows_ball_goal_and_walls_where_they_are():
     picture = env.render(500, 500)
     assert picture.shape == (500, 500, 3)
     assert picture.dtype == np.uint8
-    assert picture[350, 150].tolist() == [31, 111, 235]  # cell (3, 1), 100 pixels a cell
-    assert picture[150, 150].tolist() == [214, 69, 65]
-    assert picture[250, 150].tolist() == [120, 124, 138]
-    assert picture[150, 250].tolist() == [255, 255, 255]
+    # Cell (x, y) has 100 pixels around column 100 x + 50 and row 450 - 100 y.
+    assert picture[350, 350].tolist() == [31, 111, 235]
+    assert picture[350, 150].tolist() == [214, 69, 65]
+    assert picture[350, 250].tolist() == [120, 124, 138]
+    assert picture[250, 150].tolist() == [255, 255, 255]

@@ -40,6 +40,19 @@ def test_a_log_becomes_a_closed_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     assert kinds(saved) == kinds(notebook), "saved as it runs: python tools/run_notebook.py NOTEBOOK"
 
 
+@pytest.mark.slow
+def test_a_plan_is_made_and_executed(vhd_home: Path) -> None:
+    run_notebook = runpy.run_path(str(ROOT / "tools/run_notebook.py"))["run_notebook"]
+    text = (ROOT / "examples/notebooks/plan_and_execute.ipynb").read_text(encoding="utf-8")
+    saved, notebook = json.loads(text), json.loads(text)
+    names = run_notebook(notebook)
+    assert names["rollout"].success
+    assert names["agent"].reached
+    lengths = [plan.length for _, plan in names["agent"].rollout().plans]
+    assert lengths[-1] < lengths[0], "the new goal is nearer"
+    assert kinds(saved) == kinds(notebook), "saved as it runs: python tools/run_notebook.py NOTEBOOK"
+
+
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
 def test_saved_notebooks_are_whole_and_small(path: Path) -> None:
     notebook = json.loads(path.read_text(encoding="utf-8"))

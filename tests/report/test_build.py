@@ -14,7 +14,7 @@ from vhdiffuser.benchmark.methods import METHODS, PlannerChoice
 from vhdiffuser.benchmark.run import run_benchmark
 from vhdiffuser.benchmark.settings import BenchConfig
 from vhdiffuser.diffusion.options import PlanningOptions
-from vhdiffuser.drawing import boxes_on_page, on_page
+from vhdiffuser.drawing import axis_labels
 from vhdiffuser.errors import DataError, VhdError
 from vhdiffuser.painting import write_gif
 from vhdiffuser.report import figures
@@ -179,7 +179,7 @@ def test_a_gif_has_the_rollouts_frames(results: Path, tmp_path: Path) -> None:
         )
         if len(item.actions) >= 4
     )
-    frames = list(top_view_frames("toy", kept, WALLS, [0, 1], every=2, size=120))
+    frames = list(top_view_frames(kept, WALLS, [0, 1], every=2, size=120))
     steps = len(kept.actions)
     assert len(frames) == steps // 2 + 1 + steps % 2
     assert max(frames[0].shape[:2]) in (120, 121)
@@ -193,7 +193,7 @@ def test_a_gif_has_the_rollouts_frames(results: Path, tmp_path: Path) -> None:
 
 def test_a_view_without_walls_shows_all_of_the_path(results: Path) -> None:
     kept = load_rollout(rollout_path(result_path(results, "toy", "vhd", "rp", 0), 0))
-    *_, frame = top_view_frames("toy", kept, np.zeros((0, 4)), [0, 1], size=100)
+    *_, frame = top_view_frames(kept, np.zeros((0, 4)), [0, 1], size=100)
     places = np.concatenate([kept.states, kept.instance.goal[None], *(planned for _, planned in kept.plans)])
     low, high = places.min(axis=0), places.max(axis=0)
     drawn = np.argwhere((frame != frame[0, 0]).any(axis=2))
@@ -206,12 +206,10 @@ def test_a_view_without_walls_shows_all_of_the_path(results: Path) -> None:
     assert 1 - row == pytest.approx(up, abs=0.15)
 
 
-def test_a_mazes_rows_run_down_the_page() -> None:
-    place, wall = np.array([2.0, 5.0, 9.0]), np.array([[0.0, 1.0, 3.0, 5.0]])
-    np.testing.assert_array_equal(on_page("maze2d-large", place), [5.0, -2.0])
-    np.testing.assert_array_equal(boxes_on_page("maze2d-large", wall), [[3.0, 5.0, -1.0, 0.0]])
-    np.testing.assert_array_equal(on_page("antmaze-medium", place), [2.0, 5.0])
-    np.testing.assert_array_equal(boxes_on_page("antmaze-medium", wall), wall)
+def test_axes_name_their_units() -> None:
+    assert axis_labels("maze2d-large")[:2] == ["x [cells]", "y [cells]"]
+    assert axis_labels("antmaze-medium", ("x", "y")) == ["x [m]", "y [m]"]
+    assert axis_labels("nowhere", ("s0",)) == ["s0"]
 
 
 def test_no_frames_no_file(tmp_path: Path) -> None:

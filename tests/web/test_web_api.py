@@ -40,7 +40,7 @@ def test_a_scene_says_all_that_is_drawn(client):
     assert (scene["horizons"], scene["trained_horizons"]) == ([64, 128, 192], [64])
     assert len(scene["walls"]) == 18
     (view,) = scene["views"]
-    assert (view["right"], view["up"], view["down"]) == (1, 0, True), "rows of the maze run down the page"
+    assert (view["right"], view["up"]) == (0, 1), "x to the right, y up"
     np.testing.assert_allclose(scene["tolerance"], [0.04 * 1.4, 0.04 * 1.4], atol=1e-4)
     assert client.post("/api/plan", json={**FREE, "start": scene["start"], "goal": scene["goal"]}).status_code == 200
 
@@ -136,12 +136,12 @@ def test_the_field_is_the_predictors_distance_in_free_space(client):
     field = client.post("/api/field", json={**body, "points": 40}).json()
     assert (field["rows"], field["columns"]) == (40, 40)
     steps = np.array(field["steps"]).reshape(field["rows"], field["columns"])
-    x = np.linspace(*field["up_range"], field["rows"])[:, None]
-    y = np.linspace(*field["right_range"], field["columns"])[None, :]
+    x = np.linspace(*field["right_range"], field["columns"])[None, :]
+    y = np.linspace(*field["up_range"], field["rows"])[:, None]
     free = steps >= 0
     expected = STEPS_PER_UNIT * np.hypot(x - FREE["goal"][0], y - FREE["goal"][1])
     np.testing.assert_allclose(steps[free], expected[free], atol=0.06)
-    row, column = np.abs(x - 1.8).argmin(), np.abs(y - 0.8).argmin()
+    row, column = np.abs(y - 0.8).argmin(), np.abs(x - 1.8).argmin()
     assert steps[row, column] == -1, "inside the wall between the corridors"
     assert 0.3 < free.mean() < 0.75
 

@@ -117,10 +117,10 @@ def test_a_workspace_has_two_views_that_share_an_axis():
     from vhdiffuser.envs.registry import get_environment
     from vhdiffuser.web.scene import views_of
 
-    above, front = views_of(replace(load_toy(), environment=get_environment("cube")))
-    assert (above.right, above.up, front.right, front.up) == (1, 0, 1, 2)
-    assert above.right_range == front.right_range == [-3.5, 3.5]
-    assert front.up_range == [0.2, 3.5]
+    above, side = views_of(replace(load_toy(), environment=get_environment("cube")))
+    assert (above.right, above.up, side.right, side.up) == (0, 1, 0, 2)
+    assert above.right_range == side.right_range == [-1.75, 1.75]
+    assert side.up_range == [0.2, 3.5]
 
 
 def test_the_first_pair_is_a_long_one():

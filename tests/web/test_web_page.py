@@ -111,7 +111,7 @@ def test_load_shows_horizon_plan_and_execution(page):
 
 def test_dragging_the_goal_plans_anew(page):
     before = page.url
-    drag(page, ".handle.goal", -0.75 * unit(page), 0)
+    drag(page, ".handle.goal", 0, 0.75 * unit(page))
     # 45 steps less of the ruler; a pixel is about half a step.
     expect(page.locator("#length")).to_have_text(re.compile(r"^4[5-7]$"))
     expect(page.locator("#verdict")).to_contain_text("Goal reached in")
@@ -121,17 +121,17 @@ def test_dragging_the_goal_plans_anew(page):
 
 def test_a_click_places_what_is_chosen(page):
     x, y = middle(page, ".handle.start")
-    page.mouse.click(x + unit(page), y)
+    page.mouse.click(x, y - unit(page))
     expect(page.locator("#length")).to_have_text(re.compile(r"^6[0-2]$"))
     page.locator("input[name=placing][value=start]").check(force=True)
-    page.mouse.click(x + 0.5 * unit(page), y)
+    page.mouse.click(x, y - 0.5 * unit(page))
     expect(page.locator("#length")).to_have_text(re.compile(r"^3[0-2]$"))
 
 
 def test_the_keyboard_moves_the_goal_and_plays(page):
     goal = page.locator(".handle.goal")
     goal.focus()
-    page.keyboard.press("Shift+ArrowLeft")  # five hundredths of the view: 0.185 units, 11.1 steps
+    page.keyboard.press("Shift+ArrowDown")  # five hundredths of the view: 0.185 units, 11.1 steps
     expect(page.locator("#status")).to_contain_text("80 states planned")
     expect(page.locator("#verdict")).to_contain_text("Goal reached in")
     expect(goal).to_have_attribute("aria-label", re.compile(r"Goal at x 1\.00, y 2\.3"))
@@ -204,11 +204,11 @@ def test_the_field_is_drawn_over_the_maze(page):
 def test_a_point_in_a_wall_is_refused_with_a_reason(page):
     alert = page.locator("#refusal")
     expect(alert).to_be_hidden()
-    drag(page, ".handle.goal", -1.5 * unit(page), unit(page))
+    drag(page, ".handle.goal", unit(page), 1.5 * unit(page))
     expect(alert).to_be_visible()
     expect(alert).to_contain_text("inside a wall")
     expect(page.locator(".handle.goal")).to_have_class(re.compile("refused"))
-    drag(page, ".handle.goal", 0, -unit(page))
+    drag(page, ".handle.goal", -unit(page), 0)
     expect(alert).to_be_hidden()
     page.locator("#steps").fill("99")
     page.locator("#steps").press("Enter")
@@ -270,7 +270,7 @@ def test_a_phone_and_the_dark(browser, address):
     assert page.evaluate("document.documentElement.scrollWidth") <= 360, "nothing to scroll sideways"
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(18, 22, 29)"
     x, y = middle(page, ".handle.start")
-    page.touchscreen.tap(x + unit(page), y)
+    page.touchscreen.tap(x, y - unit(page))
     expect(page.locator("#length")).to_have_text(re.compile(r"^6[0-2]$"))
     context.close()
 

@@ -90,7 +90,6 @@ class EvalLength:
         facts: dict[str, Any],
     ) -> None:
         from vhdiffuser.benchmark.length_eval import calibration, distance_field
-        from vhdiffuser.drawing import boxes_on_page, on_page, rows_down
         from vhdiffuser.report import length_figures
 
         assert self.out is not None
@@ -102,17 +101,13 @@ class EvalLength:
             length_figures.calibration_curve(curves, self.out / "calibration.png", self.env),
         ]
         if geodesic is not None:
-            x, y = geodesic.x, geodesic.y
             fields = [
                 (name, goal, distance_field(predictor, geodesic, goal))
                 for name, predictor in predictors.items()
                 for goal in goals[: self.goals]
             ]
-            if rows_down(self.env):  # as all our pictures of these mazes: x runs down the page
-                x, y = geodesic.y, -geodesic.x[::-1]
-                fields = [(name, on_page(self.env, goal), field.T[:, ::-1]) for name, goal, field in fields]
-            walls = boxes_on_page(self.env, get_environment(self.env).geometry.walls)
-            written.append(length_figures.distance_fields(x, y, fields, walls, self.out / "fields.png", self.env))
+            walls, path = get_environment(self.env).geometry.walls, self.out / "fields.png"
+            written.append(length_figures.distance_fields(geodesic.x, geodesic.y, fields, walls, path, self.env))
         if not self.quiet:
             for path in written:
                 err.print(f"wrote {path}")

@@ -24,7 +24,7 @@ SPACING = 1.5
 """Exponent that concentrates few-step grids near the clean end.
 
 The network's error in tau^0 is its error in v times the noise level, so the last evaluation should be at low
-noise. On maze2d-umaze 5 steps spaced so gave the plans of 20 evenly spaced ones (docs/planner.md).
+noise. On maze2d-umaze 5 steps spaced so gave the plans of 20 evenly spaced ones (docs/notes/planner.md).
 """
 
 

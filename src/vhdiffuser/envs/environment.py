@@ -37,8 +37,8 @@ class Geometry:
     """Distance of true shortest paths from walls (default: the radius)."""
     cell: Callable[[int, int], FloatArray] | None = None
     """Centre (2,) of a maze's cell in row i and column j."""
-    rows_down: bool = False
-    """Whether the first coordinate runs down the page, as maps of maze2d are written; otherwise to the right."""
+    unit: str = ""
+    """What positions are measured in, for the axes of figures: "m", for example."""
 
     @property
     def is_maze(self) -> bool:

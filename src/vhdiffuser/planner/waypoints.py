@@ -1,7 +1,7 @@
 """A plan through waypoints: one leg after the other, each starting from the last state of the previous one.
 
 Clamping the waypoints' knots at every reverse step does not work: the network has seen clean knots only at the ends
-and does not follow others (docs/planner.md).
+and does not follow others (docs/notes/planner.md).
 """
 
 from __future__ import annotations

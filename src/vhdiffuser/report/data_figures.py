@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vhdiffuser.drawing import boxes_on_page, draw_maze, new_figure, on_page, save_figure, walls_of
+from vhdiffuser.drawing import axis_labels, draw_maze, new_figure, save_figure, walls_of
 from vhdiffuser.types import EnvSpec, Episodes, FloatArray
 
 if TYPE_CHECKING:
@@ -18,18 +18,20 @@ def draw_dataset(spec: EnvSpec, episodes: Episodes, path: Path, steps: int = 20_
     """About `steps` states as paths, coloured by time: over the maze, or as two views of a workspace."""
     paths = _sample(spec, episodes, steps)
     walls = walls_of(spec)
+    names = axis_labels(spec.name, [spec.state_names[dim] for dim in spec.goal_dims])
     if len(walls):
         figure, axes = new_figure(1, 1, size=5)
-        draw_maze(axes[0], boxes_on_page(spec.name, walls))
-        _draw_coloured(axes[0], [on_page(spec.name, places) for places in paths])
+        draw_maze(axes[0], walls, names)
+        _draw_coloured(axes[0], paths)
     else:
         views = [(0, min(1, spec.goal_dim - 1))] + ([(0, 2)] if spec.goal_dim > 2 else [])
         figure, axes = new_figure(1, len(views), size=4.5)
-        names = [spec.state_names[dim] for dim in spec.goal_dims]
         for axis, (right, up) in zip(axes, views, strict=True):
             _draw_coloured(axis, [places[:, [right, up]] for places in paths])
             axis.set_xlabel(names[right])
             axis.set_ylabel(names[up])
+            axis.autoscale()
+            axis.set_aspect("equal", adjustable="datalim")
     states = sum(len(places) for places in paths)
     figure.suptitle(f"{spec.name}: {states:,} of {len(episodes.observations):,} states")
     return save_figure(figure, path)
@@ -55,6 +57,3 @@ def _draw_coloured(axes: Axes, paths: list[FloatArray]) -> None:
         segments = np.stack([places[:-1], places[1:]], axis=1)
         lines = LineCollection(list(segments), cmap="viridis", array=np.arange(len(segments)), lw=0.5, alpha=0.6)
         axes.add_collection(lines)
-    if not axes.get_xticks().size:
-        return
-    axes.autoscale()

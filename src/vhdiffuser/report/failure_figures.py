@@ -11,12 +11,12 @@ import numpy as np
 from vhdiffuser.drawing import (
     PATH_COLOUR,
     PLAN_COLOUR,
-    boxes_on_page,
+    add_legend,
+    axis_labels,
     draw_ends,
     draw_maze,
     draw_path,
     new_figure,
-    on_page,
     save_figure,
 )
 from vhdiffuser.results.rollout_files import KeptRollout
@@ -25,7 +25,7 @@ from vhdiffuser.types import FloatArray
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_SPACE_VIEWS = (("from above", (0, 1)), ("from the front", (1, 2)))
+_SPACE_VIEWS = (("from above", (0, 1)), ("from the side", (0, 2)))
 """For positions with three coordinates: one panel for each of these pairs."""
 
 
@@ -44,7 +44,7 @@ def draw_failures(
     figure, panels = new_figure(-(-len(failures) * len(views) // columns), columns, size=2.6)
     for axes in panels[len(failures) * len(views) :]:
         axes.set_axis_off()
-    boxes = boxes_on_page(config["environment"], config["walls"])
+    names = axis_labels(config["environment"])
     everywhere = np.concatenate(
         [
             places
@@ -56,19 +56,20 @@ def draw_failures(
     for axes, (title, kept, (name, dims)) in zip(panels, shown, strict=False):
 
         def flat(places: FloatArray, dims: tuple[int, int] = dims) -> FloatArray:
-            """(..., goal_dim) -> (..., 2) on the page."""
-            return on_page(config["environment"], np.asarray(places)[..., list(dims)])
+            """(..., goal_dim) -> (..., 2) in this view."""
+            return np.asarray(places)[..., list(dims)]
 
-        draw_maze(axes, boxes)
+        draw_maze(axes, config["walls"], [names[dim] for dim in dims])
         for _, places in kept.plans:
-            draw_path(axes, flat(places), color=PLAN_COLOUR, linewidth=3, alpha=0.55)
+            draw_path(axes, flat(places), color=PLAN_COLOUR, linewidth=3, alpha=0.55, label="plan")
         executed = flat(kept.states[:, goal_dims])
-        draw_path(axes, executed, color=PATH_COLOUR, linewidth=1)
+        draw_path(axes, executed, color=PATH_COLOUR, linewidth=1, label="executed")
         axes.plot(*executed[-1], "x", color=PATH_COLOUR, markersize=6, zorder=6)
-        draw_ends(axes, executed[0], flat(kept.instance.goal), np.abs(flat(tolerance)))
-        if len(boxes) == 0:
+        draw_ends(axes, executed[0], flat(kept.instance.goal), flat(tolerance))
+        if len(config["walls"]) == 0:
             _same_frame(axes, flat(everywhere))
         axes.set_title("\n".join(part for part in (title, name) if part), fontsize=7)
+    add_legend(figure, panels)
     return save_figure(figure, path)
 
 

@@ -12,12 +12,12 @@ from vhdiffuser.drawing import (
     FIXED_COLOUR,
     METHOD_COLOURS,
     PLAN_COLOUR,
-    boxes_on_page,
+    add_legend,
+    axis_labels,
     draw_ends,
     draw_maze,
     draw_path,
     new_figure,
-    on_page,
     save_figure,
 )
 from vhdiffuser.report.paper import METHOD_LABELS, PROTOCOL_LABELS
@@ -30,11 +30,11 @@ def length_mismatch(sheet: PlanSheet, path: Path) -> Path:
     """Fig. 1: plans of one pair at different lengths."""
     figure, panels = new_figure(1, len(sheet.plans))
     for axes, places in zip(panels, sheet.plans, strict=True):
-        draw_maze(axes, boxes_on_page(sheet.environment, sheet.walls))
-        drawn = on_page(sheet.environment, places)
-        draw_path(axes, drawn, marker=".", markersize=2, linewidth=1)
-        draw_ends(axes, drawn[0], on_page(sheet.environment, sheet.goal))
+        draw_maze(axes, sheet.walls, axis_labels(sheet.environment))
+        draw_path(axes, places, marker=".", markersize=2, linewidth=1, label="plan")
+        draw_ends(axes, places[0], sheet.goal)
         axes.set_title(f"L = {len(places)}")
+    add_legend(figure, panels)
     figure.suptitle(f"{sheet.environment}: one pair, three lengths")
     return save_figure(figure, path)
 
@@ -43,23 +43,23 @@ def case_study(rollouts: Mapping[str, KeptRollout], config: Mapping[str, Any], p
     """Fig. 3: one pair under replanning, a panel per method; plans in grey, the executed path in colour."""
     figure, panels = new_figure(2, 2)
     environment, goal_dims = config["environment"], list(config["goal_dims"])
-    walls = boxes_on_page(environment, config["walls"])
-    tolerance = np.abs(on_page(environment, config["epsilon"] * np.asarray(config["scale"])))
+    labels, tolerance = axis_labels(environment), config["epsilon"] * np.asarray(config["scale"])[:2]
     for axes in panels[len(rollouts) :]:
         axes.set_axis_off()
     for axes, (method, kept) in zip(panels, rollouts.items(), strict=False):
-        draw_maze(axes, walls)
+        draw_maze(axes, config["walls"], labels)
         for _, places in kept.plans:
-            draw_path(axes, on_page(environment, places), color=PLAN_COLOUR, linewidth=0.6, alpha=0.7)
-        executed = on_page(environment, kept.states[:, goal_dims])
-        draw_path(axes, executed, color=METHOD_COLOURS.get(method, "black"))
-        draw_ends(axes, executed[0], on_page(environment, kept.instance.goal), tolerance)
+            draw_path(axes, places, color=PLAN_COLOUR, linewidth=0.6, alpha=0.7, label="plan")
+        executed = kept.states[:, goal_dims]
+        draw_path(axes, executed, color=METHOD_COLOURS.get(method, "black"), label="executed")
+        draw_ends(axes, executed[0], kept.instance.goal, tolerance)
         steps, replans = len(kept.states) - 1, len(kept.plans) - 1
         label = METHOD_LABELS.get(method, method)
         if method.startswith("fh-h"):
             label = f"FH-{len(kept.plans[0][1])}"
         outcome = "hit" if kept.success else "missed"
         axes.set_title(f"{label}: {steps} steps, {replans} replan{'s' * (replans != 1)}, {outcome}", fontsize=9)
+    add_legend(figure, panels)
     return save_figure(figure, path)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from vhdiffuser.drawing import GOAL_COLOUR, PATH_COLOUR, draw_maze, new_figure, save_figure
+from vhdiffuser.drawing import GOAL_COLOUR, PATH_COLOUR, axis_labels, draw_maze, new_figure, save_figure
 from vhdiffuser.types import FloatArray
 
 _CONTOUR_STEPS = 25
@@ -54,7 +54,7 @@ def distance_fields(
     fields: Sequence[tuple[str, FloatArray, FloatArray]],
     walls: FloatArray,
     path: Path,
-    title: str,
+    environment: str,
 ) -> Path:
     """Steps to a goal over the maze: (name, goal (2,), steps (n, m) with NaN in walls) per panel.
 
@@ -67,7 +67,7 @@ def distance_fields(
         axes.set_axis_off()
     top = max(float(np.nanmax(steps)) for _, _, steps in fields)
     for axes, (name, goal, steps) in zip(panels, fields, strict=False):
-        draw_maze(axes, walls)
+        draw_maze(axes, walls, axis_labels(environment))
         shown = np.ma.masked_invalid(steps.T)
         image = axes.pcolormesh(x, y, shown, vmin=0, vmax=top, cmap="viridis", shading="nearest", rasterized=True)
         levels = np.arange(_CONTOUR_STEPS, top, _CONTOUR_STEPS)
@@ -76,5 +76,5 @@ def distance_fields(
         axes.plot(*goal[:2], "*", color=GOAL_COLOUR, markeredgecolor="black", markersize=11)
         axes.set_title(name, fontsize=9)
     figure.colorbar(image, ax=panels[: len(fields)], label=f"steps to the goal (a line every {_CONTOUR_STEPS})")
-    figure.suptitle(title)
+    figure.suptitle(environment)
     return save_figure(figure, path)

@@ -11,10 +11,10 @@ from vhdiffuser.drawing import (
     GOAL_COLOUR,
     PATH_COLOUR,
     START_COLOUR,
-    boxes_on_page,
+    add_legend,
+    axis_labels,
     draw_maze,
     new_figure,
-    on_page,
     save_figure,
     walls_of,
 )
@@ -33,6 +33,7 @@ def draw_plans(plans: Sequence[Plan], path: Path, columns: int = 4) -> Path:
         plan.plot(axes)
     for axes in panels[len(plans) :]:
         axes.set_axis_off()
+    add_legend(figure, panels)
     return save_figure(figure, path)
 
 
@@ -40,14 +41,14 @@ def denoising_frames(spec: EnvSpec, plan: Plan, size: float = 4.0) -> Iterator[I
     """The knots of a plan after each reverse step, as images."""
     if plan.denoising is None:
         raise ValueError("the plan has no denoising: make it with keep_denoising=True.")
-    walls = boxes_on_page(spec.name, walls_of(spec))
+    names = axis_labels(spec.name, [spec.state_names[dim] for dim in spec.goal_dims])
     for step, knots in enumerate(plan.denoising):
         figure, (axis,) = new_figure(1, 1, size=size)
-        draw_maze(axis, walls)
-        places = on_page(spec.name, spec.goal_of(knots))
+        draw_maze(axis, walls_of(spec), names)
+        places = spec.goal_of(knots)
         axis.plot(places[:, 0], places[:, 1], ".-", color=PATH_COLOUR, lw=0.8, ms=3)
         axis.plot(*places[0], "o", color=START_COLOUR, ms=6)
-        axis.plot(*on_page(spec.name, plan.goal), "o", color=GOAL_COLOUR, ms=6)
+        axis.plot(*plan.goal[:2], "o", color=GOAL_COLOUR, ms=6)
         axis.set_title(f"reverse step {step} of {len(plan.denoising) - 1}", fontsize=9)
         figure.canvas.draw()
         yield np.asarray(figure.canvas.buffer_rgba())[..., :3].copy()  # type: ignore[attr-defined]

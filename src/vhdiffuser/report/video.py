@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from vhdiffuser.drawing import boxes_on_page, on_page, walls_of
+from vhdiffuser.drawing import walls_of
 from vhdiffuser.envs.base import PlanningEnv
 from vhdiffuser.painting import GOAL, PLAN, ROBOT, START, TRACE, TopView, moments, write_gif
 from vhdiffuser.results.rollout_files import KeptRollout
@@ -26,7 +26,7 @@ def write_rollout(env: PlanningEnv, kept: KeptRollout, path: Path, view: View = 
     if view == "camera":
         return write_gif(replay_frames(env, kept, every), path)
     walls = walls_of(env.spec)
-    return write_gif(top_view_frames(env.spec.name, kept, walls, list(env.spec.goal_dims), every), path)
+    return write_gif(top_view_frames(kept, walls, list(env.spec.goal_dims), every), path)
 
 
 def replay_frames(env: PlanningEnv, kept: KeptRollout, every: int = 1, size: int = 480) -> Iterator[ImageArray]:
@@ -40,14 +40,13 @@ def replay_frames(env: PlanningEnv, kept: KeptRollout, every: int = 1, size: int
 
 
 def top_view_frames(
-    environment: str, kept: KeptRollout, walls: FloatArray, goal_dims: list[int], every: int = 1, size: int = 480
+    kept: KeptRollout, walls: FloatArray, goal_dims: list[int], every: int = 1, size: int = 480
 ) -> Iterator[ImageArray]:
     """Walls, the current plan, the path so far and the robot, drawn from the rollout alone."""
-    places = on_page(environment, kept.states[:, goal_dims])
-    plans = [(made, on_page(environment, planned)) for made, planned in kept.plans]
-    goal = on_page(environment, kept.instance.goal)
+    places, goal = kept.states[:, goal_dims[:2]], kept.instance.goal[:2]
+    plans = [(made, planned[:, :2]) for made, planned in kept.plans]
     seen = np.concatenate([places, goal[None], *(planned for _, planned in plans)])
-    view = TopView(seen, boxes_on_page(environment, walls), size)
+    view = TopView(seen, walls, size)
     view.dot(view.background, places[0], START, 0.016)
     view.dot(view.background, goal, GOAL, 0.016)
     for now in moments(len(places) - 1, every):

@@ -1,8 +1,9 @@
 """Muon (Jordan et al. 2024) for convolutions, AdamW for everything else.
 
 The update of a weight matrix is orthogonalised before it is applied, so that all directions are learned at
-the same pace. On the same mini-batches of maze2d-large the planner's loss was a sixth below AdamW's (docs/planner.md).
-torch's own Muon takes matrices only and leaves the rest to a second optimiser; our loop needs a single one.
+the same pace. On the same mini-batches of maze2d-large the planner's loss was a sixth below AdamW's
+(docs/notes/planner.md). torch's own Muon takes matrices only and leaves the rest to a second optimiser; our loop needs
+a single one.
 """
 
 from __future__ import annotations

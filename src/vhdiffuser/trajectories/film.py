@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vhdiffuser.drawing import boxes_on_page, on_page
 from vhdiffuser.painting import GOAL, OLD_GOAL, PLAN, ROBOT, START, TRACE, TopView, moments, write_gif
 from vhdiffuser.trajectories.plan import Plan
 from vhdiffuser.types import EnvSpec, FloatArray, ImageArray
@@ -41,14 +40,14 @@ def film_frames(
     """
 
     def flat(places: FloatArray) -> FloatArray:
-        """(..., d) -> (..., 2) on the page."""
-        return on_page(spec.name, spec.goal_of(places))
+        """(..., d) -> (..., 2): x and y."""
+        return spec.goal_of(places)[..., :2]
 
     legs = [flat(spec.planning_state(item.observations)) for item in rollouts]
     plans = [plan for item in rollouts for _, plan in item.plans]
-    goals = [on_page(spec.name, plan.goal) for plan in plans]
+    goals = [plan.goal[:2] for plan in plans]
     seen = np.concatenate([*legs, np.stack(goals), *(flat(plan.states) for plan in plans)])
-    view = TopView(seen, boxes_on_page(spec.name, walls), size * _FINER, caption=34 * _FINER)
+    view = TopView(seen, walls, size * _FINER, caption=34 * _FINER)
     view.dot(view.background, legs[0][0], START, 0.016)
     frame, shown = view.background, 0
     for number, (rollout, places) in enumerate(zip(rollouts, legs, strict=True)):
@@ -87,7 +86,7 @@ def _denoised(
     steps = len(plan.denoising) - 1
     for step, knots in enumerate(plan.denoising):
         picture = stage.copy()
-        places = on_page(spec.name, spec.goal_of(knots))
+        places = spec.goal_of(knots)[..., :2]
         view.line(picture, trace, TRACE, 3 * _FINER)
         view.line(picture, places, PLAN, _FINER)
         for place in places:

@@ -14,12 +14,10 @@ from vhdiffuser.drawing import (
     PATH_COLOUR,
     PLAN_COLOUR,
     START_COLOUR,
-    boxes_on_page,
+    axis_labels,
     draw_ends,
     draw_walls,
-    label_page,
     needs_matplotlib,
-    on_page,
     walls_of,
 )
 from vhdiffuser.errors import VhdError
@@ -33,9 +31,9 @@ Role = Literal["plan only", "plan", "path"]
 path."""
 
 _STYLES: dict[Role, dict[str, Any]] = {
-    "plan only": {"color": PATH_COLOUR, "linewidth": 0.8, "marker": ".", "markersize": 2.2},
-    "plan": {"color": PLAN_COLOUR, "linewidth": 4, "alpha": 0.5},
-    "path": {"color": PATH_COLOUR, "linewidth": 1.5},
+    "plan only": {"color": PATH_COLOUR, "linewidth": 0.8, "marker": ".", "markersize": 2.2, "label": "plan"},
+    "plan": {"color": PLAN_COLOUR, "linewidth": 4, "alpha": 0.5, "label": "plan"},
+    "path": {"color": PATH_COLOUR, "linewidth": 1.5, "label": "executed"},
 }
 _BACKDROP: dict[str, Any] = {"color": "0.6", "linestyle": "", "marker": ",", "alpha": 0.35, "zorder": 0}
 _MARKER = 9
@@ -69,20 +67,20 @@ class View:
         data: Episodes | npt.ArrayLike | None,
         walls: npt.ArrayLike | None,
     ) -> None:
-        self._spec = spec
+        self._spec, self._own = spec, axes is None
         if axes is not None and not hasattr(axes, "set_xlabel"):
             raise VhdError(f"ax must be matplotlib axes, such as pyplot.subplots() gives; got {shown(axes)}.")
         self.axes = _new_axes(spec) if axes is None else axes
         if spec is None or spec.goal_dim not in (2, 3):
             self.axes.set_xlabel("control step" if spec is None else "time [s]")
             return
-        names = [spec.state_names[dim] for dim in spec.goal_dims]
+        names = axis_labels(spec.name, [spec.state_names[dim] for dim in spec.goal_dims])
         if spec.goal_dim == 2:
-            boxes = boxes_on_page(spec.name, known_walls(spec, walls))
+            boxes = known_walls(spec, walls)
             draw_walls(self.axes, boxes)
             if len(boxes) == 0:  # a straight path along an axis would shrink the frame to a line
                 self.axes.set_aspect("equal", adjustable="datalim")
-            label_page(self.axes, spec.name, names)
+            self.axes.set(xlabel=names[0], ylabel=names[1])
         elif self.axes.name != "3d":
             raise VhdError(f"{spec.name}: positions have three dimensions; give axes made with projection='3d'.")
         else:
@@ -120,21 +118,21 @@ class View:
             self.axes.plot(*self._coordinates(goal), "*", color=GOAL_COLOUR, markersize=4 / 3 * _MARKER, alpha=0.35)
         first, goal = self._places(start), distinct[-1]
         if self.axes.name != "3d":
-            spec = self._known()
-            draw_ends(self.axes, on_page(spec.name, first), on_page(spec.name, goal), size=_MARKER)
-            return
-        self.axes.plot(*self._coordinates(first), "o", color=START_COLOUR, markersize=_MARKER, markeredgecolor="black")
-        self.axes.plot(
-            *self._coordinates(goal), "*", color=GOAL_COLOUR, markersize=4 / 3 * _MARKER, markeredgecolor="black"
-        )
+            draw_ends(self.axes, first, goal, size=_MARKER)
+        else:
+            style: dict[str, Any] = {"linestyle": "", "markeredgecolor": "black"}
+            own: dict[str, Any] = {"marker": "o", "color": START_COLOUR, "markersize": _MARKER, "label": "start"}
+            self.axes.plot(*self._coordinates(first), **style, **own)
+            own = {"marker": "*", "color": GOAL_COLOUR, "markersize": 4 / 3 * _MARKER, "label": "goal"}
+            self.axes.plot(*self._coordinates(goal), **style, **own)
+        if self._own:  # on axes of the caller's, the legend is the caller's
+            named = dict(zip(*reversed(self.axes.get_legend_handles_labels()), strict=True))
+            figure: Any = self.axes.figure
+            figure.legend(named.values(), named.keys(), loc="outside lower center", ncols=len(named), fontsize=8)
 
     @property
     def _over_time(self) -> bool:
         return self._spec is None or self._spec.goal_dim not in (2, 3)
-
-    def _known(self) -> EnvSpec:
-        assert self._spec is not None
-        return self._spec
 
     def _places(self, states: FloatArray) -> FloatArray:
         return states if self._spec is None else self._spec.goal_of(states)
@@ -147,8 +145,7 @@ class View:
 
     def _coordinates(self, places: FloatArray) -> list[FloatArray]:
         """(n, goal_dim) or (goal_dim,) positions as `plot` takes them: one array per axis."""
-        flat = places if self.axes.name == "3d" else on_page(self._known().name, places)
-        return list(np.atleast_2d(flat).T)
+        return list(np.atleast_2d(places).T)
 
 
 def _new_axes(spec: EnvSpec | None) -> Axes:

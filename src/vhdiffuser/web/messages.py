@@ -106,7 +106,6 @@ class View(_Strict):
     title: str
     right: int
     up: int
-    down: bool = Field(description="Whether the `up` dimension grows downwards instead.")
     right_range: list[float]
     up_range: list[float]
 
@@ -117,6 +116,7 @@ class SceneReply(_Strict):
     environment: str
     state_names: list[str]
     goal_names: list[str]
+    unit: str = Field(description="What positions are measured in; empty where nothing is said.")
     views: list[View]
     walls: list[list[float]] = Field(description="x_low, x_high, y_low, y_high.")
     radius: float = Field(description="Of the body, in units: a wall must be this far.")

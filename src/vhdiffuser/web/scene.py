@@ -34,6 +34,7 @@ def describe(loaded: Loaded, commands: tuple[str, ...]) -> SceneReply:
         environment=spec.name,
         state_names=list(spec.state_names),
         goal_names=[spec.state_names[dim] for dim in spec.goal_dims],
+        unit=geometry.unit,
         views=views_of(loaded),
         walls=numbers(geometry.walls),
         radius=geometry.radius,
@@ -65,14 +66,9 @@ def views_of(loaded: Loaded) -> list[View]:
     """One view from above; of a workspace in three dimensions, two that share the axis to the right."""
     low, high = _seen(loaded)
     ranges = [[float(a), float(b)] for a, b in zip(low, high, strict=True)]
-    # Maps are written row by row: where the first coordinate counts rows, it runs down the page.
-    right, up = (1, 0) if loaded.environment.geometry.rows_down else (0, 1)
-    down = loaded.environment.geometry.rows_down
-    views = [View(title="from above", right=right, up=up, down=down, right_range=ranges[right], up_range=ranges[up])]
+    views = [View(title="from above", right=0, up=1, right_range=ranges[0], up_range=ranges[1])]
     if loaded.spec.goal_dim > 2:
-        views.append(
-            View(title="from the front", right=right, up=2, down=False, right_range=ranges[right], up_range=ranges[2])
-        )
+        views.append(View(title="from the side", right=0, up=2, right_range=ranges[0], up_range=ranges[2]))
     return views
 
 

@@ -63,7 +63,11 @@ def maze_environment(
         spec=spec,
         simulator=simulator,
         geometry=Geometry(
-            walls=wall_boxes(map_of(rows)), radius=radius, clearance=CLEARANCE, cell=partial(free_centre, rows)
+            walls=wall_boxes(map_of(rows)),
+            radius=radius,
+            clearance=CLEARANCE,
+            cell=partial(free_centre, rows),
+            unit="m",
         ),
         protocols={"ogbench": ogbench_protocol(spec, recipe.tolerance)},
         reader=read_ogbench_file,

@@ -86,7 +86,7 @@ def _environment(
     return Environment(
         spec=spec,
         simulator=partial(_simulator, spec, maze),
-        geometry=Geometry(walls=maze.walls, radius=BALL_RADIUS, cell=partial(_cell, maze), rows_down=True),
+        geometry=Geometry(walls=maze.walls, radius=BALL_RADIUS, cell=partial(_cell, maze), unit="cells"),
         controller="pd",
         horizons=horizons,
         step_budget=budget,

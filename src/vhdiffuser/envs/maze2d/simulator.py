@@ -131,23 +131,23 @@ class Maze2dEnv(PlanningEnv):
                 )
 
     def render(self, width: int = 480, height: int = 480) -> ImageArray:
-        """Top view, painted without any graphics library: columns to the right, rows downwards."""
+        """Top view, painted without any graphics library: x to the right, y up."""
         rows, columns = len(self.maze.rows), len(self.maze.rows[0])
         # Pixel centres in the ball's coordinates; the maze fills the picture.
-        x = (np.arange(height) + 0.5) / height * rows - 0.5 + CELL_OFFSET
-        y = (np.arange(width) + 0.5) / width * columns - 0.5 + CELL_OFFSET
+        x = (np.arange(width) + 0.5) / width * rows - 0.5 + CELL_OFFSET
+        y = (np.arange(height) + 0.5)[::-1] / height * columns - 0.5 + CELL_OFFSET
         wall = np.array([[tile == "#" for tile in row] for row in self.maze.rows])
         picture = np.full((height, width, 3), 255.0)
         cell_x = np.floor(x - CELL_OFFSET + 0.5).astype(int)
         cell_y = np.floor(y - CELL_OFFSET + 0.5).astype(int)
-        picture[wall[np.ix_(cell_x, cell_y)]] = (120, 124, 138)
-        soft = max(rows / height, columns / width)
+        picture[wall[np.ix_(cell_x, cell_y)].T] = (120, 124, 138)
+        soft = max(rows / width, columns / height)
         for centre, radius, colour in (
             (self._goal, 0.15, (214, 69, 65)),
             (self.physics.position, BALL_RADIUS, (31, 111, 235)),
         ):
             if np.isfinite(centre).all():
-                distance = np.hypot(x[:, None] - centre[0], y[None, :] - centre[1])
+                distance = np.hypot(x[None, :] - centre[0], y[:, None] - centre[1])
                 cover = np.clip((radius - distance) / soft + 0.5, 0.0, 1.0)[..., None]
                 picture = picture * (1 - cover) + np.array(colour) * cover
         return picture.round().astype(np.uint8)

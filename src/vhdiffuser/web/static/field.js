@@ -22,14 +22,14 @@ export function ramp(colours) {
 }
 
 // One pixel a point, right to the right and the first row where the view has it; scaled up smoothly when drawn.
-export function picture(field, down, colours) {
+export function picture(field, colours) {
   const canvas = new OffscreenCanvas(field.columns, field.rows);
   const context = canvas.getContext("2d");
   const image = context.createImageData(field.columns, field.rows);
   const table = ramp(colours);
   const most = Math.max(...field.steps, 1);
   for (let row = 0; row < field.rows; row += 1) {
-    const line = down ? row : field.rows - 1 - row;
+    const line = field.rows - 1 - row;
     for (let column = 0; column < field.columns; column += 1) {
       const steps = field.steps[row * field.columns + column];
       if (steps < 0) continue;

@@ -20,7 +20,8 @@ export class Stage {
     figure.className = "view";
     if (this.scene.views.length > 1) {
       const caption = document.createElement("figcaption");
-      caption.textContent = `${axes.title}: ${this.scene.goal_names[axes.right]} to the right, ${this.scene.goal_names[axes.up]} ${axes.down ? "downwards" : "upwards"}`;
+      const { goal_names: names, unit } = this.scene;
+      caption.textContent = `${axes.title}: ${names[axes.right]} to the right, ${names[axes.up]} upwards${unit && `, in ${unit}`}`;
       figure.append(caption);
     }
     const surface = document.createElement("div");
@@ -88,12 +89,12 @@ export class Stage {
     const direction = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] }[event.key];
     if (direction === undefined) return;
     event.preventDefault();
-    const { right, up, down, right_range, up_range } = view.axes;
+    const { right, up, right_range, up_range } = view.axes;
     const step = (view.span[0] / 100) * (event.shiftKey ? 5 : 1);
     const place = [...this.places()[name]];
     const clip = (value, [low, high]) => round(Math.min(Math.max(value, low), high));
     place[right] = clip(place[right] + direction[0] * step, right_range);
-    place[up] = clip(place[up] + direction[1] * (down ? -step : step), up_range);
+    place[up] = clip(place[up] + direction[1] * step, up_range);
     this.moved(name, place, !event.repeat);
   }
 

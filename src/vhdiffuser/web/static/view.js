@@ -46,23 +46,22 @@ export class View {
   }
 
   atAxes(right, up) {
-    const { right_range, up_range, down } = this.axes;
-    const y = down ? up - up_range[0] : up_range[1] - up;
-    return [(right - right_range[0]) * this.scale, y * this.scale];
+    const { right_range, up_range } = this.axes;
+    return [(right - right_range[0]) * this.scale, (up_range[1] - up) * this.scale];
   }
 
   // Page pixels -> the place, with the dimension that this view does not show taken from `place`.
   moved(place, x, y) {
-    const { right, up, right_range, up_range, down } = this.axes;
+    const { right, up, right_range, up_range } = this.axes;
     const result = [...place];
     result[right] = round(right_range[0] + x / this.scale);
-    result[up] = round(down ? up_range[0] + y / this.scale : up_range[1] - y / this.scale);
+    result[up] = round(up_range[1] - y / this.scale);
     return result;
   }
 
   setField(field, colours) {
     const step = field && contourStep(Math.max(...field.steps));
-    this.field = field && { ...field, picture: picture(field, this.axes.down, colours), lines: contours(field, step) };
+    this.field = field && { ...field, picture: picture(field, colours), lines: contours(field, step) };
   }
 
   draw(shown, colours) {
