@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from vhdiffuser.errors import DataError, UnknownNameError
 from vhdiffuser.files import atomic_path, sha256
+from vhdiffuser.types import EnvSpec
 from vhdiffuser.weights.folder import write_folder
 from vhdiffuser.weights.format import (
     FORMAT,
@@ -107,6 +108,7 @@ def _load(environment: str, kind: str, run: str, gamma: float | None) -> tuple[d
 
     path = run_folder(environment, run) / "model.safetensors"
     tensors, header = load_model(path, kind)
+    header = replace(header, spec=EnvSpec.from_json(header.spec).to_json())  # older files say more than is read
     if header.spec["name"] != environment:
         raise DataError(f"{path}: trained for {header.spec['name']}, not for {environment}.")
     if kind == "planner":

@@ -85,6 +85,8 @@ class Plan:
         from vhdiffuser.trajectories.plots import View
 
         view = View(self.spec, ax, data, walls)
+        if self.route is not None:
+            view.route(self.route)
         view.line(self.states, "plan only")
         view.ends(self.states[0], [self.goal], self.length - 1)
         time = "" if self.seconds is None else f", {self.seconds:.4g} s"

@@ -35,6 +35,7 @@ _STYLES: dict[Role, dict[str, Any]] = {
     "plan": {"color": PLAN_COLOUR, "linewidth": 4, "alpha": 0.5, "label": "plan"},
     "path": {"color": PATH_COLOUR, "linewidth": 1.5, "label": "executed"},
 }
+_ROUTE: dict[str, Any] = {"linestyle": "", "marker": ".", "markersize": 3, "color": "tab:green", "label": "route"}
 _BACKDROP: dict[str, Any] = {"color": "0.6", "linestyle": "", "marker": ",", "alpha": 0.35, "zorder": 0}
 _MARKER = 9
 """Marker size of a start; a goal's is a third larger."""
@@ -105,6 +106,11 @@ class View:
             (left, right), (bottom, top) = self.axes.get_xlim(), self.axes.get_ylim()
             self.axes.set_xlim(min(left, coordinates[0].min()), max(right, coordinates[0].max()))
             self.axes.set_ylim(min(bottom, coordinates[1].min()), max(top, coordinates[1].max()))
+
+    def route(self, places: FloatArray) -> None:
+        """(n, goal_dim) places of a route, as dots; nothing over time."""
+        if not self._over_time:
+            self.axes.plot(*self._coordinates(places), **_ROUTE)
 
     def ends(self, start: FloatArray, goals: Sequence[FloatArray], steps: int) -> None:
         """Start (yellow) and goals (red; abandoned ones faint) of a trajectory of `steps` control steps."""
