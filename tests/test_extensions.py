@@ -71,7 +71,7 @@ def plan(sampler: str) -> np.ndarray:
 
 def test_ours_are_there_and_found_without_asking_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     assert SAMPLERS.names()[:3] == ["ddpm", "ddim", "dpm++"]
-    assert CONTROLLERS.names()[:2] == ["pd", "inverse_dynamics"]
+    assert CONTROLLERS.names()[:2] == ["pd", "displacement"]
     assert SAMPLERS.get("ddim") is ddim_step
     monkeypatch.setattr(SAMPLERS, "_packages_loaded", False)
     monkeypatch.setattr("vhdiffuser.extensions.entry_points", lambda group: pytest.fail("asked"))

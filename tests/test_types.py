@@ -90,7 +90,7 @@ def test_unknown_environment_lists_the_known():
 
 
 def test_a_plan_of_one_state_is_none():
-    with pytest.raises(ValueError, match="L >= 2"):
+    with pytest.raises(VhdError, match="2 or more"):
         Plan(np.zeros((1, 4)), np.zeros(2))
 
 

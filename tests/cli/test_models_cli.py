@@ -56,8 +56,8 @@ def test_an_exported_planner_is_half_as_large_and_plans_the_same(runs, tmp_path,
     np.testing.assert_allclose(a, b, atol=0.02)
     steps = [planner.length_predictor.predict_steps(start, goal) for planner in (trained, shipped)]
     np.testing.assert_allclose(*steps, rtol=0.01)
-    assert card["bytes"] == sum((tmp_path / f"w/{kind}.safetensors").stat().st_size for kind in ("planner", "length"))
-    assert card["models"].keys() == {"planner", "length"}
+    assert card["bytes"] == sum(path.stat().st_size for path in (tmp_path / "w").glob("*.safetensors"))
+    assert card["models"].keys() == {"planner", "length", "route"}
 
 
 def test_the_card_says_what_the_models_are(runs, tmp_path, capsys):
@@ -143,6 +143,7 @@ def test_export_writes_where_the_user_is_and_not_into_the_package(runs, tmp_path
     assert {path.name for path in (tmp_path / "out/models" / ENV).iterdir()} == {
         "planner.safetensors",
         "length.safetensors",
+        "route.safetensors",
         "card.json",
         "README.md",
         "config.json",
@@ -210,7 +211,7 @@ def test_an_archive_holds_the_very_files_behind_the_rows(runs, tmp_path, capsys)
     archive = tmp_path / "weights"
     assert run(["models", "archive", ENV, "--out", str(archive), "--json"]) == 0
     written = json.loads(capsys.readouterr().out)
-    assert set(written) == {"vhd", "length"}
+    assert set(written) == {"vhd", "length", "route"}
     with safe_open(written["vhd"], "pt") as file:
         assert {file.get_tensor(key).dtype for key in file.keys()} == {torch.float16}  # noqa: SIM118
     bench(tmp_path / "r", "--weights", str(archive))
@@ -246,7 +247,7 @@ def results_of(folder: Path) -> list[dict]:
 
 def test_an_archive_of_nothing_and_a_folder_that_is_none_are_refused(runs, tmp_path, capsys):
     assert run(["models", "archive", ENV, "--runs", "fh-9", "--out", str(tmp_path / "w")]) == 1
-    assert "unknown finished run of maze2d-umaze 'fh-9'. Known: length, vhd." in capsys.readouterr().err
+    assert "unknown finished run of maze2d-umaze 'fh-9'. Known: length, route, vhd." in capsys.readouterr().err
     assert run(["models", "archive", "maze2d-large", "--out", str(tmp_path / "w")]) == 1
     assert "no finished run of maze2d-large" in capsys.readouterr().err
     assert not (tmp_path / "w").exists()

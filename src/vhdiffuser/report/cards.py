@@ -22,6 +22,9 @@ from vhdiffuser.weights.folder import CARD, front_matter
 _RECIPE = ("prediction", "stride", "clamp", "dim", "dim_mults", "diffusion_steps", "batch_size")
 """Fields of a planner's config that the Markdown card shows; and its directness, if set."""
 
+_SAID = ("gamma", "smoothing", "stretch", "candidates", "piece")
+"""Planning options that a card names in words."""
+
 
 def write_card(environment: str, models: Mapping[str, ShippedModel], results: Path, out: Path) -> list[str]:
     """Write `card.json` and `README.md`; returns remarks on what is missing from the card."""
@@ -56,8 +59,8 @@ def make_card(
         "precision": "float16",
         "bytes": sum(model.bytes for model in models.values()),
         "parameters": sum(model.parameters for model in models.values()),
-        "updates": {kind: model.header.updates_in_all for kind, model in models.items()},
-        "minutes": {kind: model.header.notes.get("minutes") for kind, model in models.items()},
+        "updates": {kind: model.header.updates_in_all for kind, model in models.items() if kind != "route"},
+        "minutes": {kind: model.header.notes.get("minutes") for kind, model in models.items() if kind != "route"},
         "data": data,
         "models": {kind: _model(model) for kind, model in models.items()},
         "numbers": numbers,
@@ -165,7 +168,9 @@ def card_markdown(card: Mapping[str, Any]) -> str:
             "",
             ", ".join(f"{key} {_plain(recipe[key])}" for key in said)
             + f". Plans with {planning['sampler']} in {planning['steps']} steps, "
-            + ", ".join(f"{key} {planning[key]:g}" for key in ("gamma", "smoothing", "stretch", "candidates", "piece"))
+            + ", ".join(
+                f"{key} {planning[key]:g}" for key in _SAID if key in planning
+            )  # older files do not name them all
             + ". "
             + (f"Fine-tuned: its training began with the weights of model `{begun['sha256']}`. " if begun else "")
             + "The whole recipe is in `card.json`.",
