@@ -180,15 +180,16 @@ def draw_figures(
 
 
 def _by_gamma(found: Sequence[ResultFile], environment: str) -> list[tuple[float, Summary]]:
-    """(gamma, summary) of VHD in the main folder and those of a sweep, with the newest streams."""
-    folders: dict[tuple[int, Path], list[ResultFile]] = {}
+    """(gamma, summary) of VHD in the main folder and those of a sweep: newest streams, pieces of one size."""
+    alike: dict[tuple[int, int], dict[Path, list[ResultFile]]] = {}
     for item in found:
         names = (item.config["environment"], item.config["method"], item.distribution)
         if names == (environment, "vhd", "reset") and item.config["protocol"] in PROTOCOL_LABELS:
-            folders.setdefault((item.streams, item.path.parent), []).append(item)
-    for streams in sorted({streams for streams, _ in folders}, reverse=True):
-        own = [files for (version, _), files in folders.items() if version == streams]
-        swept = [(float(cell.config["gamma"]), cell.summary()) for files in own for cell in published(files)[0]]
+            folders = alike.setdefault((item.streams, item.config.get("piece", 0)), {})
+            folders.setdefault(item.path.parent, []).append(item)
+    for _, folders in sorted(alike.items(), reverse=True):
+        cells = [cell for files in folders.values() for cell in published(files)[0]]
+        swept = [(float(cell.config["gamma"]), cell.summary()) for cell in cells]
         if len({gamma for gamma, _ in swept}) > 1:
             return swept
     return []
