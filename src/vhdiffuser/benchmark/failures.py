@@ -177,7 +177,7 @@ def evaluate_failure(outcome: Outcome, row: Row, facts: Facts, predicted: bool) 
     fell = bool(facts.environment.has_fallen(rollout.observations[-1]))
     if rollout.success:
         kind = None
-    elif plan.length < needed or (predicted and plan.length >= spec.T_max):
+    elif plan.length < needed or (predicted and plan.length == spec.T_max):
         kind = "horizon"
     elif in_walls > 0:
         kind = "plan"

@@ -36,7 +36,7 @@ def horizon(loaded: Loaded, request: PlanRequest, instance: Instance) -> Horizon
     starts, goals = neighbours(loaded, instance)
     lengths = planner.predict_lengths(starts, goals)
     notes = notes_on(loaded, instance)
-    if request.length is None and lengths[0] >= loaded.spec.T_max:
+    if request.length is None and lengths[0] == loaded.spec.T_max:
         notes.append(f"L_hat is clipped at T_max = {loaded.spec.T_max} states; the plan may be too short to follow.")
     return HorizonReply(
         length=request.length or int(lengths[0]),
