@@ -6,19 +6,17 @@ import json
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from vhdiffuser.errors import DataError
 from vhdiffuser.files import atomic_path
-from vhdiffuser.weights.format import FORMAT, ModelHeader, save_model
-
-if TYPE_CHECKING:
-    import torch
+from vhdiffuser.reading import read_json
+from vhdiffuser.weights.format import FORMAT, ModelHeader, Tensors, save_model
 
 CONFIG, CARD = "config.json", "README.md"
 
 
-def write_folder(folder: Path, models: Mapping[str, tuple[dict[str, torch.Tensor], ModelHeader]]) -> None:
+def write_folder(folder: Path, models: Mapping[str, tuple[Tensors, ModelHeader]]) -> None:
     """Write `KIND.safetensors` for each kind, and a `config.json` that repeats the planner's header."""
     for kind, (tensors, header) in models.items():
         save_model(folder / f"{kind}.safetensors", tensors, header)
@@ -48,11 +46,8 @@ def read_config(folder: Path) -> dict[str, Any] | None:
     path = folder / CONFIG
     if not path.is_file():
         return None
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise DataError(f"{path}: damaged ({error}). Write the folder again.") from error
-    if not isinstance(content, dict) or content.get("library_name") != "vhdiffuser":
+    content = read_json(path, "Write the folder again.")
+    if content.get("library_name") != "vhdiffuser":
         raise DataError(f"{path}: not the config of a vhdiffuser planner (its library_name is not vhdiffuser).")
     return content
 

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from vhdiffuser.errors import DataError
+import numpy as np
+import numpy.typing as npt
+
+from vhdiffuser.arguments import check_fields, from_fields
+from vhdiffuser.errors import DataError, VhdError
 from vhdiffuser.files import atomic_path
+from vhdiffuser.reading import read_safetensors
 
-if TYPE_CHECKING:
-    import torch
-
+Tensors = dict[str, npt.NDArray[Any]]
+"""Arrays by name."""
 FORMAT = 2
 """2: with a digest of header and tensors."""
 
@@ -43,10 +47,14 @@ class ModelHeader:
     def updates_in_all(self) -> int:
         """All updates behind the weights, including those of the model that training started from."""
         begun = self.notes.get("began_with")
-        return self.updates + (begun["updates"] if isinstance(begun, dict) else 0)  # version 0.1 noted a digest alone
+        before = begun.get("updates") if isinstance(begun, dict) else 0  # version 0.1 noted a digest alone
+        return self.updates + (before if isinstance(before, int) else 0)
+
+    def __post_init__(self) -> None:
+        check_fields(self, DataError)
 
 
-def save_model(path: Path, tensors: dict[str, torch.Tensor], header: ModelHeader) -> None:
+def save_model(path: Path, tensors: Tensors, header: ModelHeader) -> None:
     """Write a model atomically, with a digest that is checked on loading."""
     content = asdict(header)
     if not header.planning:
@@ -54,11 +62,11 @@ def save_model(path: Path, tensors: dict[str, torch.Tensor], header: ModelHeader
     save_tensors(path, tensors, {"format": FORMAT, **content})
 
 
-def save_tensors(path: Path, tensors: dict[str, torch.Tensor], header: dict[str, Any]) -> None:
+def save_tensors(path: Path, tensors: Tensors, header: dict[str, Any]) -> None:
     """Write finite tensors and a JSON header atomically, with a digest of both."""
-    from safetensors.torch import save_file
+    from safetensors.numpy import save_file
 
-    tensors = {key: value.detach().contiguous() for key, value in tensors.items()}
+    tensors = {key: np.ascontiguousarray(value).reshape(value.shape) for key, value in tensors.items()}
     if key := not_finite(tensors):
         raise DataError(f"{path}: not written, because tensor '{key}' holds NaN or infinity.")
     text = json.dumps({**header, "sha256": digest(tensors, header)})
@@ -68,26 +76,14 @@ def save_tensors(path: Path, tensors: dict[str, torch.Tensor], header: dict[str,
         save_file(tensors, temporary, metadata={"vhdiffuser": text})
 
 
-def read_tensors(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+def read_tensors(path: Path) -> tuple[Tensors, dict[str, Any]]:
     """Tensors and header of a file, checked against the digest; `DataError` says what is wrong with it."""
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(path, "pt") as file:
-            text = (file.metadata() or {}).get("vhdiffuser")
-            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError, UnicodeDecodeError, ValueError) as error:
-        raise DataError(f"{path}: damaged or not a safetensors file ({error}).") from error
-    if text is None:
-        raise DataError(f"{path}: a safetensors file, but not written by vhdiffuser (its header has no 'vhdiffuser').")
-    try:
-        header = json.loads(text)
-        stated = header.pop("sha256", None)
-        # The first release wrote no digest: its files are read unchecked.
-        if stated is None and header["format"] > 1:
-            raise ValueError("it has no digest")
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DataError(f"{path}: damaged ({error}).") from error
+    tensors, header = read_safetensors(path, "np", "written by vhdiffuser", "")
+    stated = header.pop("sha256", None)
+    written = header.get("format")
+    # The first release wrote no digest: its files are read unchecked.
+    if stated is None and written != 1:
+        raise DataError(f"{path}: damaged (it has no digest).")
     if stated is not None and stated != digest(tensors, header):
         raise DataError(f"{path}: damaged: its numbers do not match the digest it was written with.")
     if key := not_finite(tensors):
@@ -95,38 +91,31 @@ def read_tensors(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
     return tensors, header
 
 
-def digest(tensors: dict[str, torch.Tensor], header: dict[str, Any]) -> str:
+def digest(tensors: Tensors, header: dict[str, Any]) -> str:
     """SHA-256 over the header as JSON and every tensor's name, type, shape and bytes."""
-    import torch
-
     sha = hashlib.sha256(json.dumps(header).encode())
     for key, value in sorted(tensors.items()):
-        sha.update(f"{key} {value.dtype} {tuple(value.shape)}".encode())
-        if value.numel():  # an empty tensor cannot be viewed as bytes
-            sha.update(value.cpu().reshape(-1).view(torch.uint8).numpy().data)
+        sha.update(f"{key} torch.{value.dtype.name} {value.shape}".encode())  # the types' names when it was defined
+        sha.update(value.tobytes())
     return sha.hexdigest()
 
 
-def not_finite(tensors: dict[str, torch.Tensor]) -> str | None:
+def not_finite(tensors: Tensors) -> str | None:
     """Name of the first tensor with NaN or infinity, or None."""
-    return next((k for k, v in tensors.items() if v.is_floating_point() and not v.isfinite().all()), None)
+    return next((k for k, v in tensors.items() if v.dtype.kind == "f" and not np.isfinite(v).all()), None)
 
 
-def half_precision(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+def half_precision(tensors: Tensors) -> Tensors:
     """Floating-point tensors as float16, integers unchanged: half the size; `load_model` converts back to float32."""
-    import torch
-
-    halved = {key: value.to(torch.float16) if value.is_floating_point() else value for key, value in tensors.items()}
-    for key, value in halved.items():
-        if value.is_floating_point() and not value.isfinite().all():
-            raise DataError(f"tensor '{key}' has values beyond half precision (65,504). Keep this model as it is.")
+    with np.errstate(over="ignore"):
+        halved = {key: value.astype(np.float16) if value.dtype.kind == "f" else value for key, value in tensors.items()}
+    if key := not_finite(halved):
+        raise DataError(f"tensor '{key}' has values beyond half precision (65,504). Keep this model as it is.")
     return halved
 
 
-def load_model(path: Path, kind: str | None = None) -> tuple[dict[str, torch.Tensor], ModelHeader]:
+def load_model(path: Path, kind: str | None = None) -> tuple[Tensors, ModelHeader]:
     """Read a model of the given kind, or of any; half-precision tensors are converted to float32."""
-    import torch
-
     if not path.is_file():
         raise DataError(
             f"{path}: no such model file. Train it with `vhd train {kind or 'planner'}`, or check the path."
@@ -135,14 +124,25 @@ def load_model(path: Path, kind: str | None = None) -> tuple[dict[str, torch.Ten
         tensors, content = read_tensors(path)
     except DataError as error:
         raise DataError(f"{error} Train or download it again.") from error
-    if content.pop("format") not in (1, FORMAT):
+    if content.pop("format", None) not in (1, FORMAT):
         raise DataError(f"{path}: written by another version of vhdiffuser; train it again or change versions.")
-    content = _split_planning(content) if content["kind"] == "planner" else content
-    header = ModelHeader(**{**content, "config": renamed(content["kind"], content["config"])})
+    header = _header(path, content)
     if kind is not None and header.kind != kind:
         raise DataError(f"{path}: holds a {header.kind} model, but a {kind} model was asked for.")
-    half = (torch.float16, torch.bfloat16)
-    return {key: value.float() if value.dtype in half else value for key, value in tensors.items()}, header
+    return {
+        key: value.astype(np.float32) if value.dtype == np.float16 else value for key, value in tensors.items()
+    }, header
+
+
+def _header(path: Path, content: dict[str, Any]) -> ModelHeader:
+    try:
+        header = from_fields(ModelHeader, content, "header")
+        if header.kind == "planner" and "planning" not in content:
+            config, planning = _split_planning(header.config)
+            header = replace(header, config=config, planning=planning)
+        return replace(header, config=renamed(header.kind, header.config))
+    except (VhdError, AttributeError, TypeError) as error:
+        raise DataError(f"{path}: damaged ({error}). Train or download it again.") from error
 
 
 def renamed(kind: str, config: dict[str, Any]) -> dict[str, Any]:
@@ -156,13 +156,12 @@ def renamed(kind: str, config: dict[str, Any]) -> dict[str, Any]:
     return {**config, "relay_graph": graph}
 
 
-def _split_planning(content: dict[str, Any]) -> dict[str, Any]:
-    """Move planning options out of a planner's config, where they were stored up to version 0.2.
+def _split_planning(config: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A planner's config, and its planning options, which were stored in it up to version 0.2.
 
     Those planners drew one candidate. `evening` was a training option that has been removed.
     """
-    if "planning" in content:
-        return content
-    config = {key: value for key, value in content["config"].items() if key != "evening"}
-    names = [name for name in ("sampler", "steps", "gamma", "smoothing", "stretch") if name in config]
-    return {**content, "planning": {**{name: config.pop(name) for name in names}, "candidates": 1}, "config": config}
+    names = ("sampler", "steps", "gamma", "smoothing", "stretch")
+    planning = {name: config[name] for name in names if name in config}
+    rest = {key: value for key, value in config.items() if key != "evening" and key not in planning}
+    return rest, {**planning, "candidates": 1}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from vhdiffuser.arguments import shown
 from vhdiffuser.errors import UnknownNameError
-from vhdiffuser.files import checked_name, home
+from vhdiffuser.files import checked_name, home, is_folder
+from vhdiffuser.reading import read_json
 
 Source = str
 """`auto`, `trained`, `shipped`, or a folder written by `vhd models archive` or `vhd models export`."""
@@ -47,9 +48,9 @@ def find_model(
     """
     name = run_name(kind, recipe, horizon)
     if source not in SOURCES:
-        if not Path(source).is_dir():
+        if not isinstance(source, str | Path) or not is_folder(Path(source)):
             known = [*SOURCES, "a folder of weights, as `vhd models archive` writes it"]
-            raise UnknownNameError("source of weights", source, known)
+            raise UnknownNameError("source of weights", shown(source), known)
         folder = Path(source) / environment
         # What `save_pretrained` wrote is one environment's alone, without a folder of its name.
         return (folder if folder.is_dir() else Path(source)) / file_name(name)
@@ -77,4 +78,4 @@ def shipped_environments() -> list[str]:
 def shipped_card(environment: str) -> dict[str, Any]:
     """Facts about a shipped model: data, recipe, minutes, numbers."""
     path = shipped_path(environment, "planner").with_name("card.json")
-    return json.loads(path.read_text()) if path.exists() else {}
+    return read_json(path, "Reinstall the package.") if path.exists() else {}

@@ -1,0 +1,61 @@
+"""A folder of ONNX models with a `config.json` that says all about them, written by `vhd export onnx`.
+
+Every file's digest is in `config.json`, and so is its own: all are checked on reading.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from vhdiffuser.errors import DataError
+from vhdiffuser.files import atomic_path, sha256
+
+CONFIG, ROUTE = "config.json", "route.safetensors"
+FORMAT = 1
+"""Version of the folder's layout."""
+
+
+def is_onnx_folder(folder: Path) -> bool:
+    """Whether a folder was written by `vhd export onnx`."""
+    return (folder / "planner.onnx").is_file()
+
+
+def write_config(folder: Path, content: Mapping[str, Any], files: list[Path]) -> Path:
+    """Write `config.json` with the digests of the files, which are written already."""
+    stated = {**content, "format": FORMAT, "files": {path.name: sha256(path) for path in files}}
+    with atomic_path(folder / CONFIG) as temporary:
+        temporary.write_text(json.dumps({**stated, "sha256": _digest(stated)}, indent=1) + "\n", encoding="utf-8")
+    return folder / CONFIG
+
+
+def read_checked(folder: Path) -> dict[str, Any]:
+    """The folder's config, after its own digest and those of its files were checked."""
+    path = folder / CONFIG
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        stated, files = content.pop("sha256"), content["files"]
+        made = content["format"]
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error}). Export the folder again.") from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DataError(
+            f"{path}: damaged, or not written by `vhd export onnx` ({error!r}). Export it again."
+        ) from error
+    if made != FORMAT:
+        raise DataError(f"{path}: written by another version of vhdiffuser. Export it again.")
+    if stated != _digest(content):
+        raise DataError(f"{path}: damaged or edited: it does not match its digest. Export the folder again.")
+    for name, digest in files.items():
+        if not (folder / name).is_file() or sha256(folder / name) != digest:
+            raise DataError(
+                f"{folder / name}: missing or damaged: it does not match {CONFIG}. Export the folder again."
+            )
+    return content
+
+
+def _digest(content: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
