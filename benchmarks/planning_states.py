@@ -41,7 +41,7 @@ from vhdiffuser.benchmark.failures import Facts, share_in_walls
 from vhdiffuser.console import err, progress_bar
 from vhdiffuser.control.base import make_controller
 from vhdiffuser.data.store import Dataset
-from vhdiffuser.diffusion.task import PlannerTask
+from vhdiffuser.diffusion.task import PlannerTask, StepsBetween
 from vhdiffuser.envs.datasets import load_dataset
 from vhdiffuser.envs.environment import Environment
 from vhdiffuser.envs.instances import draw_instances
@@ -52,6 +52,7 @@ from vhdiffuser.execution.executor import Executor, Outcome
 from vhdiffuser.execution.loop import BatchPlanner
 from vhdiffuser.execution.simulators import Simulators
 from vhdiffuser.files import sha256
+from vhdiffuser.length.network import steps_between as load_steps_between
 from vhdiffuser.length.predictor import LengthPredictor
 from vhdiffuser.planner.planner import Planner
 from vhdiffuser.recipes.recipe import get_recipe
@@ -145,9 +146,9 @@ class KnownPart:
         """(..., d) and (..., goal_dim) -> (...)."""
         return self.predictor.predict_steps(np.asarray(starts)[..., self._columns], goals)
 
-    def steps_between(self, s: torch.Tensor, end: torch.Tensor) -> torch.Tensor:
-        """Normalised states (n, d) and (n, d) -> (n,)."""
-        return self.predictor.steps_between(s[:, self._columns], end[:, self._columns])
+    def of_columns(self, between: StepsBetween) -> StepsBetween:
+        """`between` for normalised states (n, d) and (n, d) that have more columns than it knows."""
+        return lambda s, end: between(s[:, self._columns], end[:, self._columns])
 
 
 class StraightLine:
@@ -186,11 +187,12 @@ def make_task(dataset: Dataset, device: torch.device) -> PlannerTask:
     config = recipe.planner
     steps_between = None
     if config.directness is not None:
-        predictor = LengthPredictor.load(find_model(spec.name, "length"), device)
+        path = find_model(spec.name, "length")
+        predictor, (between, _) = LengthPredictor.load(path), load_steps_between(path, device)
         part = tuple(spec.state_dims.index(dim) for dim in predictor.spec.state_dims)
         if predictor.normalizer.to_json() != normalizer.select(part).to_json():
             raise VhdError(f"the Length Predictor of {spec.name} was trained on other data. Train it again.")
-        steps_between = KnownPart(predictor, spec).steps_between
+        steps_between = KnownPart(predictor, spec).of_columns(between)
     fingerprint = dataset.fingerprint()
     return PlannerTask(
         dataset.episodes, spec, config, normalizer, fingerprint, device, steps_between, planning=recipe.planning

@@ -221,7 +221,7 @@ def evaluate_recipe(
     planner = planner.with_options(**recipe.planning.to_json())
     row |= {
         "change": recipe.change,
-        "parameters": sum(weight.numel() for weight in planner.network.parameters()) / 1e6,
+        "parameters": sum(weight.size for weight in planner.network.tensors.values()) / 1e6,
         "updates": header.updates,
         "minutes": header.notes["minutes"],
     }

@@ -1,30 +1,38 @@
 """A checkpoint of the original Diffuser (jannerm/diffuser), driven by a Length Predictor: the paper's FH+LP.
 
     python examples/diffuser_checkpoint_with_length_predictor.py
+    python examples/diffuser_checkpoint_with_length_predictor.py 20000     train it for longer: hours
 
 With a checkpoint of your own, from the command line:
 
     vhd import-diffuser state_1990000.pt --env maze2d-large
     vhd train length maze2d-large
-    vhd bench maze2d-large --methods fh-lp
+    vhd bench maze2d-large --methods fh-h2 fh-lp
 
-No checkpoint is at hand here, so one is made under the original's names, with random weights: its plans are noise,
-and their lengths are what there is to see.
+No checkpoint is at hand here, so one is trained as the original trains its own (action and state in each knot, the
+clean trajectory predicted, crops of one length, the EMA of the weights) and saved as the original saves it. A few
+updates show the way, not what such a planner can do.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import torch
 
-from vhdiffuser import LengthPredictor, Planner
+from vhdiffuser import LengthPredictor, Planner, evaluate
 from vhdiffuser.cli import run as vhd
+from vhdiffuser.data.crops import Crops
+from vhdiffuser.data.store import Dataset
 from vhdiffuser.diffusion.import_diffuser import import_checkpoint
-from vhdiffuser.diffusion.process import cosine_betas
+from vhdiffuser.diffusion.process import Process, clamp, denoising_loss
+from vhdiffuser.diffusion.sampler import clamp_mask
+from vhdiffuser.diffusion.schedule import cosine_betas
 from vhdiffuser.diffusion.unet import TemporalUnet
 from vhdiffuser.envs.datasets import load_dataset
 from vhdiffuser.length.config import LengthConfig
@@ -33,30 +41,53 @@ from vhdiffuser.training.config import LoopConfig
 from vhdiffuser.training.loop import train
 
 HORIZON, STEPS, ACTION, STATE = 128, 16, 2, 4
+DIM = 16
+"""Width of the U-Net; 32 in the original."""
+PAIRS = 20
+"""Start-goal pairs to execute."""
 
 
-def write_checkpoint(path: Path) -> None:
-    """As the original saves it: {step, model, ema}, each with the U-Net under `model.` beside buffers.
+def train_checkpoint(path: Path, data: Dataset, updates: int) -> None:
+    """Train a U-Net under the original's names; save {step, model, ema}, the U-Net under `model.` beside buffers.
 
-    Its knots are (action, state).
+    As there: knots are (action, state), the loss is that of the clean trajectory, both end states are clamped.
     """
     torch.manual_seed(0)
-    unet = TemporalUnet(ACTION + STATE, dim=16, dim_mults=(1, 4, 8))
-    state = {f"model.{name}": value for name, value in unet.state_dict().items()}
-    state |= {"betas": torch.from_numpy(cosine_betas(STEPS)), "loss_fn.weights": torch.ones(HORIZON, ACTION + STATE)}
-    torch.save({"step": 1_990_000, "model": state, "ema": state}, path)
+    unet, ema = (TemporalUnet(ACTION + STATE, dim=DIM, dim_mults=(1, 4, 8)) for _ in range(2))
+    ema.load_state_dict(unet.state_dict())
+    states = data.normalizer().normalize(data.episodes.observations)
+    knots = np.concatenate([data.episodes.actions, states], axis=1)  # (N, ACTION + STATE)
+    crops = Crops(knots, data.episodes.ends)
+    process, adam = Process(STEPS, "sample"), torch.optim.Adam(unet.parameters(), lr=2e-4)
+    clamped = list(range(ACTION, ACTION + STATE))
+    mask = torch.from_numpy(clamp_mask(np.array([HORIZON - 1]), HORIZON, ACTION + STATE, (clamped, clamped)))
+    generator = torch.Generator().manual_seed(0)
+    for update in range(updates):
+        tau0 = crops.draw(HORIZON, 1, 32, generator)
+        i = torch.randint(STEPS, (32,), generator=generator)
+        noise = torch.randn(tau0.shape, generator=generator)
+        loss = denoising_loss(unet(clamp(process.noised(tau0, i, noise), tau0, mask), i), tau0, mask)
+        adam.zero_grad()
+        loss.backward()
+        adam.step()
+        for slow, fast in zip(ema.parameters(), unet.parameters(), strict=True):
+            slow.data.lerp_(fast.data, 1 - 0.995 if update > 100 else 1.0)
+    buffers = {"betas": torch.from_numpy(cosine_betas(STEPS)), "loss_fn.weights": torch.ones(HORIZON, ACTION + STATE)}
+    saved = [{f"model.{name}": value for name, value in net.state_dict().items()} | buffers for net in (unet, ema)]
+    torch.save({"step": updates, "model": saved[0], "ema": saved[1]}, path)
 
 
 def main() -> None:
+    updates = int(sys.argv[1]) if len(sys.argv) > 1 else 30
     folder = Path(tempfile.mkdtemp())
     os.environ.setdefault("VHD_HOME", str(folder))  # so that trying this leaves your own cache alone
-    checkpoint, model = folder / "state_1990000.pt", folder / "diffuser.safetensors"
-    write_checkpoint(checkpoint)
-
-    # Import it. Widths, horizon and diffusion steps are read off the shapes; nothing in the file is run.
-    # The normaliser is fitted to the same data as there, which here is a small regeneration.
     vhd(["data", "get", "maze2d-umaze", "--source", "build", "--size", "20000", "--quiet"])
     data = load_dataset("maze2d-umaze")
+    checkpoint, model = folder / f"state_{updates}.pt", folder / "diffuser.safetensors"
+    train_checkpoint(checkpoint, data, updates)
+
+    # Import it. Widths, horizon and diffusion steps are read off the shapes; nothing in the file is run.
+    # The normaliser is fitted to the same data as there.
     header = import_checkpoint(checkpoint, model, data.spec, data.normalizer(), data.fingerprint())
     print(f"imported: horizon {header.config['horizon']}, {header.config['diffusion_steps']} diffusion steps")
 
@@ -75,6 +106,9 @@ def main() -> None:
     for name, goal in (("near", [1.3, 1.0]), ("far", [1.0, 3.0])):
         lengths = [planner.plan(start, goal).length for planner in (fixed, varied)]
         print(f"{name}: {lengths[0]} states as trained, {lengths[1]} as predicted")
+    for name, planner in (("FH", fixed), ("FH+LP", varied)):
+        (summary,) = evaluate(planner, n=PAIRS, protocols="ss", seeds=9)
+        print(f"{name}: {summary.success_rate:.0%} single-shot, {summary.average_executed_steps:.0f} steps")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from toy_point import SPEC, ToyController
 
 import vhdiffuser
@@ -182,7 +181,7 @@ def test_noise_drawn_by_a_sampler_is_the_plan_s_own() -> None:
     """A plan comes out the same, alone or in a batch, with a sampler that draws noise."""
 
     def noisy(tau, tau0, older, a, n, draw):
-        return tau0 + (0.1 * draw() if n + 2 < len(a) else torch.zeros(()))
+        return tau0 + (0.1 * draw() if n + 2 < len(a) else 0.0)
 
     vhdiffuser.register_sampler("noisy", noisy)
     planner = vhdiffuser.load_planner("maze2d-umaze", sampler="noisy")

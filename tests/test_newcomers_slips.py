@@ -26,8 +26,8 @@ from vhdiffuser.types import EnvSpec
         ({"epsilon": -1.0}, "epsilon must be"),
         ({"epsilon": float("nan")}, "epsilon must be"),
         ({"control_dt": 0.0}, "control_dt must be"),
-        ({"T_max": 96.5}, "whole numbers"),
-        ({"action_dim": -1}, "whole numbers"),
+        ({"T_max": 96.5}, "T_max must be a whole number"),
+        ({"action_dim": -1}, "action_dim must not be negative"),
         ({"goal_dims": (0, 0)}, "twice"),
         ({"velocity_dims": (1,)}, "as many as goal dimensions"),
     ],
@@ -266,7 +266,7 @@ def test_rows_of_one_planner_are_not_taken_for_another_s(tmp_path: Path) -> None
     vhdiffuser.evaluate(planner, n=1, protocols="ss", folder=tmp_path)
     with pytest.raises(VhdError, match=r"stretch: 1\.0 there, 1\.5 now"):
         vhdiffuser.evaluate(planner.with_options(stretch=1.5), n=1, protocols="ss", folder=tmp_path)
-    next(planner.network.parameters()).data.add_(0.1)
+    next(iter(planner.network.tensors.values()))[...] += 0.1
     with pytest.raises(VhdError, match="models"):
         vhdiffuser.evaluate(planner, n=1, protocols="ss", folder=tmp_path)
 

@@ -14,6 +14,9 @@ from packaging.version import Version
 from vhdiffuser import errors
 from vhdiffuser.errors import MissingExtraError, needs_extra
 
+sys.path.append(str(Path(__file__).resolve().parents[1] / "tools"))
+from constraints import without_hashes
+
 ROOT = Path(__file__).resolve().parents[1]
 PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
 DISTRIBUTIONS = {
@@ -24,7 +27,7 @@ DISTRIBUTIONS = {
     "yaml": "pyyaml",
 }
 """Where the name that is imported is not the name that is installed."""
-BEHIND_OTHERS = {"tensorboard": "torch.utils.tensorboard", "shtab": "tyro", "httpx": "fastapi.testclient"}
+BEHIND_OTHERS = {"httptools": "uvicorn", "shtab": "tyro", "httpx": "fastapi.testclient"}
 """What is declared for the sake of a module that imports it itself."""
 TOOLS = {"pytest", "pytest-xdist", "setuptools", "ruff", "mypy", "import-linter", "mkdocs-material", "mkdocstrings"}
 """Run, not imported."""
@@ -82,7 +85,7 @@ def test_what_is_declared_is_used() -> None:
 
 
 def lock() -> list[Requirement]:
-    lines = (ROOT / "requirements.lock").read_text().splitlines()
+    lines = without_hashes((ROOT / "requirements.lock").read_text()).splitlines()
     return [Requirement(line) for line in lines if line and not line.startswith("#")]
 
 
@@ -95,6 +98,12 @@ def test_the_lock_has_one_allowed_version_of_everything_declared(python: str) ->
     versions = {line.name: Version(next(iter(line.specifier)).version) for line in pinned}
     for _, requirement in required():
         assert versions[requirement.name] in requirement.specifier, requirement
+
+
+def test_the_lock_has_hashes_of_everything() -> None:
+    joined = (ROOT / "requirements.lock").read_text().replace("\\\n", " ").splitlines()
+    assert [line.split()[0] for line in joined if "--hash=sha256:" not in line] == []
+    assert without_hashes("a==1 \\\n    --hash=sha256:0 \\\n    --hash=sha256:1\nb==2 ; x\n") == "a==1\nb==2 ; x\n"
 
 
 def test_the_lock_leaves_cuda_to_torch() -> None:

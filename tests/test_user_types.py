@@ -46,7 +46,7 @@ from collections.abc import Callable
 
 import gymnasium
 import numpy as np
-import torch
+import numpy.typing as npt
 
 import vhdiffuser
 from vhdiffuser.control.pd import PDController
@@ -77,9 +77,12 @@ reveal_type(agent.plan)
 reveal_type(plans[0].plot(data=[[1, 1], [2, 2]]))
 
 
+Numbers = npt.NDArray[np.floating]
+
+
 def jump(
-    tau: torch.Tensor, tau0: torch.Tensor, older: torch.Tensor, a: list[float], n: int, draw: Callable[[], torch.Tensor]
-) -> torch.Tensor:
+    tau: Numbers, tau0: Numbers, older: Numbers, a: list[float], n: int, draw: Callable[[], Numbers]
+) -> Numbers:
     return tau0
 
 

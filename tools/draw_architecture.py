@@ -15,6 +15,7 @@ CONTRACT = "rooms import downwards only"
 ROOMS = {
     "cli": "the command vhd",
     "web": "the page and its JSON API",
+    "analysis": "the paper's analyses",
     "report": "tables, figures",
     "benchmark": "methods, evaluation",
     "recipes": "how networks are built, trained, used",
@@ -31,8 +32,13 @@ ROOMS = {
     "data": "datasets, crops, builders, readers",
     "results": "rows, cells, statistics",
     "normalizer": "units to [-1, 1]",
+    "runtime": "networks as ONNX graphs",
+    "torch_network": "networks in torch",
     "types": "EnvSpec, Episodes, Instance",
     "weights": "model files and where they are",
+    "locks": "one process at a time",
+    "reading": "files of others",
+    "cluster": "Ray",
     "arguments": "what callers give",
     "devices": "of torch",
     "files": "atomic I/O",
@@ -40,6 +46,9 @@ ROOMS = {
     "threads": "of torch",
     "extensions": "registries",
     "console": "terminal",
+    "signals": "how to stop",
+    "workers": "processes",
+    "cancel": "work that nobody waits for",
     "errors": "errors, warnings",
 }
 """What is in each room."""

@@ -13,10 +13,11 @@ import argparse
 import json
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-LOCK = Path(__file__).resolve().parents[1] / "requirements.lock"
+from constraints import LOCK, without_hashes
 
 UV_BACKENDS = {"cpu": "cpu", "cuda": "auto"}
 """uv's names of the builds; `auto` looks at the driver for the version of CUDA."""
@@ -33,7 +34,13 @@ def is_cuda(report: str) -> bool:
 
 def install(build: str, requirement: str = "torch") -> None:
     """Install the build `cpu` or `cuda`; the version is the lock file's where the requirement leaves it open."""
-    wanted = ["--quiet", "--constraint", str(LOCK), requirement]
+    with tempfile.TemporaryDirectory() as folder:
+        constraints = Path(folder) / "constraints.txt"
+        constraints.write_text(without_hashes(LOCK.read_text(encoding="utf-8")), encoding="utf-8")
+        _install(build, ["--quiet", "--constraint", str(constraints), requirement])
+
+
+def _install(build: str, wanted: list[str]) -> None:
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install"]
     if is_cuda(_run([*pip, "--dry-run", "--ignore-installed", "--report", "-", *wanted]).stdout) != (build == "cuda"):
         _run([*pip, "--quiet", "uv"])

@@ -5,8 +5,8 @@
     rollout = vhdiffuser.execute(planner, start=[1, 1, 0, 0], goal=[7, 9], protocol="rp")
     agent = vhdiffuser.Agent(planner)  # in a control loop of your own
 
-Importing this package registers Gymnasium ids such as `vhdiffuser/Maze2d-large-v1`. Simulators and torch are imported
-only when they are used.
+Importing this package registers Gymnasium ids such as `vhdiffuser/Maze2d-large-v1`. Simulators are imported only when
+they are used. Planning, predicting and driving need no torch; training does (`pip install 'vhdiffuser[train]'`).
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ register_ours()
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name on first use: importing torch takes seconds."""
+    """Import a public name on first use."""
     if name == "__version__":
         from importlib.metadata import version
 
@@ -115,7 +115,14 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'vhdiffuser' has no attribute '{name}'")
     from importlib import import_module
 
-    return getattr(import_module(_HOMES[name]), name)
+    from vhdiffuser.errors import TRAINING_PACKAGES, MissingExtraError
+
+    try:
+        return getattr(import_module(_HOMES[name]), name)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in TRAINING_PACKAGES:
+            raise
+        raise MissingExtraError("train", f"vhdiffuser.{name}") from error
 
 
 def __dir__() -> list[str]:

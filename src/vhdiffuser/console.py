@@ -10,9 +10,16 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Leave a reader that has gone (head, less) to the command, as for `print`; rich would exit with 1."""
+        raise BrokenPipeError
+
+
 # No markup: brackets in names and units ("x [m]") are literal.
-out = Console(highlight=False, soft_wrap=True, markup=False)
-err = Console(stderr=True, highlight=False, markup=False)
+out = _Console(highlight=False, soft_wrap=True, markup=False)
+err = _Console(stderr=True, highlight=False, markup=False)
 
 
 def print_json(value: Any) -> None:
@@ -27,11 +34,11 @@ def progress_bar(title: str, unit: str, quiet: bool = False) -> Iterator[Callabl
         yield lambda done, total, note="": None
         return
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=16),
         TextColumn("{task.completed:,.0f}/{task.fields[of]} " + unit),
         TimeRemainingColumn(elapsed_when_finished=True),
-        TextColumn("{task.fields[note]}"),
+        TextColumn("{task.fields[note]}", markup=False),
     )
     with Progress(*columns, console=err, transient=False) as bar:
         task = bar.add_task(title, total=None, note="", of="?")

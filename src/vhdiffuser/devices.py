@@ -1,14 +1,27 @@
-"""Choice of torch device."""
+"""Choice of device. torch is imported only if more than the CPU is asked for."""
 
 from __future__ import annotations
 
-import torch
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 from vhdiffuser.errors import VhdError
+
+if TYPE_CHECKING:
+    import torch
+
+
+def is_cpu(name: str | torch.device) -> bool:
+    """Whether that device is the CPU; `auto` is where there is no torch."""
+    if str(name) == "auto" and find_spec("torch") is not None:
+        return pick_device("auto").type == "cpu"
+    return str(name) in ("cpu", "auto")
 
 
 def pick_device(name: str | torch.device) -> torch.device:
     """`auto`: the accelerator if there is one, otherwise the CPU."""
+    import torch
+
     if name == "auto":
         accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
         return accelerator or torch.device("cpu")

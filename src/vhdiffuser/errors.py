@@ -12,6 +12,10 @@ NEWEST_PYTHON = {"ogbench": (3, 12)}
 """Extras that do not install on newer Pythons: labmaze, which OGBench needs, has no wheels for them."""
 
 
+TRAINING_PACKAGES = ("torch", "accelerate", "tensorboard")
+"""What the extra 'train' installs."""
+
+
 class VhdError(Exception):
     """Base of all errors that a user can fix; the message says how."""
 
@@ -64,6 +68,10 @@ class OtherEnvironmentWarning(VhdWarning):
 
 class ClippedLengthWarning(VhdWarning):
     """A predicted length exceeds T_max: the plan is shorter than the Length Predictor and gamma ask for."""
+
+
+class BlockedRouteWarning(VhdWarning):
+    """No known route avoids the forbidden region: the plan may enter it."""
 
 
 def warn(message: str, category: type[VhdWarning] = VhdWarning) -> None:

@@ -1,32 +1,80 @@
-"""Where files are kept, and atomic writes."""
+"""Where files are kept, and how they are written: whole or not at all, with one message for every failed write.
+
+What a killed process left unfinished is removed by the next one that writes to the same folder.
+"""
 
 from __future__ import annotations
 
 import errno
 import hashlib
 import os
+import platform
 import re
 import secrets
 import shutil
 import stat
+import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from safetensors import SafetensorError
 
 from vhdiffuser.errors import DataError
 
-_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_DISK = {getattr(errno, name) for name in ("ENOSPC", "EDQUOT", "EFBIG", "EIO") if hasattr(errno, name)}
+_PLACE = {errno.EROFS, errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.ELOOP}
+_HOST = hashlib.sha256(platform.node().encode()).hexdigest()[:6]
+_LEFT = re.compile(rf".*[.-]{_HOST}-(\d+)-[0-9a-f]{{8}}(\.part)?")
+"""Temporary names made on this machine, and the process that made them."""
+_swept: set[Path] = set()
+"""Folders in which this process has looked for what others left."""
 
 
 def home() -> Path:
     """The user's cache folder: `VHD_HOME`, or `~/.cache/vhdiffuser`."""
-    return Path(os.environ.get("VHD_HOME") or Path.home() / ".cache" / "vhdiffuser").expanduser()
+    try:
+        return Path(os.environ.get("VHD_HOME") or Path.home() / ".cache" / "vhdiffuser").expanduser()
+    except RuntimeError as error:
+        raise DataError(
+            f"no home folder is known ({error}). Set VHD_HOME to a folder for data and trained models."
+        ) from error
+
+
+@contextmanager
+def writing(path: Path, kept: str = "Nothing already on disk was changed.") -> Iterator[None]:
+    """Context for writing `path`: a full disk, a read-only folder and the like become a `DataError` in words.
+
+    Every write of this package is in this context. `kept` says what the failure left as it was. Errors that are not the
+    disk's, such as a connection lost during a download, pass through.
+    """
+    try:
+        yield
+    except SafetensorError as error:  # its writer reports the system's errors as its own
+        raise DataError(f"{path}: could not be written ({error}). {kept}") from error
+    except OSError as error:
+        if error.errno not in _DISK | _PLACE:
+            raise
+        advice = "Make room on that disk" if error.errno in _DISK else "Choose a folder that you may write to"
+        raise DataError(
+            f"{path}: could not be written ({error}). {kept} {advice} (VHD_HOME sets the cache)."
+        ) from error
+
+
+def make_folder(folder: Path) -> Path:
+    """Create a folder and its parents, if missing."""
+    with writing(folder):
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except (FileExistsError, FileNotFoundError) as error:  # a file, or a dangling link, has the name
+            raise DataError(f"{folder}: could not be written ({error}): something else has its name.") from error
+    return folder
 
 
 @contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
-    """A temporary path beside `path` that replaces it only if the block ends without an error.
+    """A temporary path near `path` that replaces it only if the block ends without an error.
 
     Symbolic links are followed: the target is replaced and the link stays. Anything but a regular file (a folder, a
     device) is refused. A new file gets its mode from the umask; an existing one keeps its mode.
@@ -35,27 +83,64 @@ def atomic_path(path: Path) -> Iterator[Path]:
     ...     _ = temporary.write_text("{}")
     """
     target = regular_target(path)
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}.part")
+    make_folder(target.parent)
+    sweep(target.parent)
+    # In a folder of its own, since libraries that write by renaming leave files under names of their own when killed.
+    folder = target.with_name(f".{_own_tag()}.part")
+    temporary = folder / "content"
+    with writing(path):
+        try:
+            folder.mkdir()
+            os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+            if target.exists():
+                os.chmod(temporary, stat.S_IMODE(target.stat().st_mode))
+            mode = stat.S_IMODE(temporary.stat().st_mode)
+            yield temporary
+            with open(temporary, "rb+") as file:
+                os.fsync(file.fileno())
+            os.chmod(temporary, mode)
+            os.replace(temporary, target)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """An empty folder for files that nobody keeps, removed after the block."""
+    root = Path(tempfile.gettempdir())
+    sweep(root, "vhdiffuser-*")
+    folder = root / f"vhdiffuser-{_own_tag()}"
+    with writing(folder, "It would hold files that are needed for a moment only (TMPDIR sets where)."):
+        folder.mkdir(mode=0o700)
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
-    except OSError as error:
-        raise DataError(f"{path}: could not be written ({error}). Nothing already on disk was changed.") from error
-    try:
-        if target.exists():
-            os.chmod(temporary, stat.S_IMODE(target.stat().st_mode))
-        mode = stat.S_IMODE(temporary.stat().st_mode)
-        yield temporary
-        with open(temporary, "rb+") as file:
-            os.fsync(file.fileno())
-        os.chmod(temporary, mode)  # libraries that write by renaming set a mode of their own
-        os.replace(temporary, target)
-    except OSError as error:
-        if error.errno not in _DISK_ERRORS:
-            raise
-        raise DataError(f"{path}: could not be written ({error}). Nothing already on disk was changed.") from error
+        yield folder
     finally:
-        temporary.unlink(missing_ok=True)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def sweep(folder: Path, pattern: str = ".*.part") -> None:
+    """Remove what processes of this machine that no longer run left unfinished in a folder; once per process."""
+    if folder in _swept or os.name != "posix":
+        return
+    _swept.add(folder)
+    with suppress(OSError):
+        for path in folder.glob(pattern):
+            if (found := _LEFT.fullmatch(path.name)) and not _runs(int(found[1])):
+                shutil.rmtree(path, ignore_errors=True)
+
+
+def _own_tag() -> str:
+    return f"{_HOST}-{os.getpid()}-{secrets.token_hex(4)}"
+
+
+def _runs(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # another user's
+        return True
+    return True
 
 
 def regular_target(path: Path) -> Path:
@@ -73,12 +158,29 @@ def regular_target(path: Path) -> Path:
     return target
 
 
+def is_file(path: Path) -> bool:
+    """Whether `path` is a file; False too for names that no file can have, and where we may not look."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def is_folder(path: Path) -> bool:
+    """Whether `path` is a folder; False too for names that none can have, and where we may not look."""
+    try:
+        return path.is_dir()
+    except (OSError, ValueError):
+        return False
+
+
 def checked_name(kind: str, name: str) -> str:
     """`name`, if it is valid for a run, dataset or model: a single folder name that every system allows."""
     if not isinstance(name, str) or not _NAME.fullmatch(name) or name.endswith("."):
         article = "an" if kind[0] in "aeiou" else "a"
+        said = repr(name) if len(repr(name)) <= 80 else repr(name)[:77] + "..."
         raise DataError(
-            f"{name!r} cannot name {article} {kind}. Allowed: up to 64 letters, digits, dots, dashes and underscores, "
+            f"{said} cannot name {article} {kind}. Allowed: up to 64 letters, digits, dots, dashes and underscores, "
             "beginning with a letter or a digit (and no path)."
         )
     return name
@@ -86,7 +188,7 @@ def checked_name(kind: str, name: str) -> str:
 
 def require_space(folder: Path, needed: int) -> None:
     """Raise `DataError` if the disk of `folder` has fewer than `needed` bytes free."""
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     free = shutil.disk_usage(folder).free
     if free < needed:
         raise DataError(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from vhdiffuser.arguments import LARGEST, shown
 from vhdiffuser.errors import DataError
 from vhdiffuser.types import FloatArray
 
@@ -25,18 +27,26 @@ class Normalizer:
             raise DataError(f"normaliser limits must be two equal vectors, got {self.low.shape}, {self.high.shape}.")
         if not (np.isfinite(self.low).all() and np.isfinite(self.high).all() and (self.low <= self.high).all()):
             raise DataError("normaliser limits must be finite with low <= high.")
+        if max(np.abs(self.low).max(initial=0), np.abs(self.high).max(initial=0)) > LARGEST:
+            raise DataError(f"normaliser limits must not exceed {LARGEST:g}.")
 
     @classmethod
     def fit(cls, values: FloatArray) -> Normalizer:
         """Limits of (N, d) values."""
         return cls(values.min(axis=0).astype(np.float32), values.max(axis=0).astype(np.float32))
 
-    @property
+    @classmethod
+    def spread(cls, values: FloatArray) -> Normalizer:
+        """Mean -+ two standard deviations of (N, d) values: outliers do not compress the rest."""
+        mean, deviation = values.mean(axis=0, dtype=np.float64), values.std(axis=0, dtype=np.float64)
+        return cls((mean - 2 * deviation).astype(np.float32), (mean + 2 * deviation).astype(np.float32))
+
+    @cached_property
     def center(self) -> FloatArray:
         """(d,) value that maps to 0."""
         return (self.high + self.low) / 2
 
-    @property
+    @cached_property
     def scale(self) -> FloatArray:
         """(d,) units per normalised unit; 1 where the data is constant, so that it maps to 0 and back."""
         half = (self.high - self.low) / 2
@@ -61,4 +71,7 @@ class Normalizer:
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Normalizer:
         """The inverse of `to_json`."""
-        return cls(np.asarray(value["low"], np.float32), np.asarray(value["high"], np.float32))
+        try:
+            return cls(np.asarray(value["low"], np.float32), np.asarray(value["high"], np.float32))
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise DataError(f"a normaliser has two lists of numbers, low and high; got {shown(value)}.") from error

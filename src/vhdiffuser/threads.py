@@ -1,4 +1,4 @@
-"""Thread use of torch: one thread per plan or small batch, and many such batches in parallel.
+"""Threads: one thread per plan or small batch, and many such batches in parallel.
 
 Threads that share one small operation synchronise dozens of times per forward pass. On an idle machine that gains
 little; when another process occupies a core, all of them wait for the thread without one, and a plan takes 70 times
@@ -7,9 +7,12 @@ as long. So planning and control networks run on one thread each, and large jobs
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from contextvars import copy_context
 from typing import TypeVar
 
 Item = TypeVar("Item")
@@ -33,13 +36,22 @@ def torch_threads(count: int | None) -> Iterator[None]:
 
 
 def batches_in_parallel(function: Callable[[Item], Result], batches: Sequence[Item]) -> list[Result]:
-    """Apply `function` to each batch, in order: one thread per batch, as many at once as torch may use threads."""
-    import torch
-
-    workers = min(len(batches), torch.get_num_threads())
-    with torch_threads(1):
+    """Apply `function` to each batch, in order: one thread per batch, as many at once as `planning_threads` says."""
+    workers = min(len(batches), planning_threads())
+    with torch_threads(1) if sys.modules.get("torch") else nullcontext():
         if workers <= 1:
             return [function(batch) for batch in batches]
         # A thread adopts torch's setting when it first computes, hence new threads each time.
         with ThreadPoolExecutor(workers) as pool:
-            return list(pool.map(function, batches))
+            contexts = [copy_context() for _ in batches]  # for `vhdiffuser.cancel`
+            return list(pool.map(lambda context, batch: context.run(function, batch), contexts, batches))
+
+
+def planning_threads() -> int:
+    """Threads that planning may use: torch's number where torch is loaded, else OMP_NUM_THREADS or one per core."""
+    if torch := sys.modules.get("torch"):
+        return torch.get_num_threads()
+    given = os.environ.get("OMP_NUM_THREADS", "")
+    if given.isdecimal() and int(given) > 0:
+        return int(given)
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

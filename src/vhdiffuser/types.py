@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from vhdiffuser.arguments import check_fields, from_fields
 from vhdiffuser.errors import DataError, VhdError
 from vhdiffuser.files import checked_name
 
@@ -54,6 +55,9 @@ class EnvSpec:
         # Data, runs and results are stored under this name, and it may come from someone else's file: a reference
         # that `get_environment` would run (`robot.py:make`) is not a valid name.
         checked_name("environment", self.name)
+        check_fields(self, DataError)
+        if self.observation_dim < 1 or not self.state_dims:
+            raise DataError(f"{self.name}: needs at least one observation dimension and one state dimension.")
         if len(self.state_names) != len(self.state_dims):
             raise DataError(f"{self.name}: {len(self.state_dims)} state dimensions but {len(self.state_names)} names.")
         if self.state_dims and not 0 <= min(self.state_dims) <= max(self.state_dims) < self.observation_dim:
@@ -74,15 +78,10 @@ class EnvSpec:
                 f"{self.goal_dims}."
             )
         for name in ("epsilon", "control_dt"):
-            if not isinstance(getattr(self, name), int | float):
-                raise DataError(f"{self.name}: {name} must be a number, got {getattr(self, name)!r}.")
             if not 0 < getattr(self, name) < float("inf"):
                 raise DataError(f"{self.name}: {name} must be a finite number above 0, got {getattr(self, name)}.")
-        if not all(isinstance(size, int) and size >= 0 for size in (self.T_max, self.L_min, self.action_dim)):
-            raise DataError(
-                f"{self.name}: T_max, L_min and action_dim are whole numbers, got {self.T_max}, {self.L_min} and "
-                f"{self.action_dim}."
-            )
+        if self.action_dim < 0:
+            raise DataError(f"{self.name}: action_dim must not be negative, got {self.action_dim}.")
         if not 2 <= self.L_min <= self.T_max:
             raise DataError(f"{self.name}: needs 2 <= L_min <= T_max, got {self.L_min} and {self.T_max}.")
 
@@ -95,6 +94,11 @@ class EnvSpec:
     def goal_dim(self) -> int:
         """Numbers in a goal."""
         return len(self.goal_dims)
+
+    @property
+    def open_dims(self) -> tuple[int, ...]:
+        """State dimensions that a goal leaves open and that are no velocities: rest does not say what they are."""
+        return tuple(sorted(set(range(self.state_dim)) - {*self.goal_dims, *(self.velocity_dims or ())}))
 
     def planning_state(self, observation: FloatArray) -> FloatArray:
         """(..., observation_dim) -> (..., d)."""
@@ -137,9 +141,7 @@ class EnvSpec:
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> EnvSpec:
         """The inverse of `to_json`. Further fields in files of version 0.1 are ignored."""
-        known = {item.name for item in fields(cls)}
-        values: dict[str, Any] = {k: tuple(item) if isinstance(item, list) else item for k, item in value.items()}
-        return cls(**{key: item for key, item in values.items() if key in known})
+        return from_fields(cls, value, "spec", ignore_unknown=True)
 
 
 @dataclass(frozen=True)
@@ -215,6 +217,14 @@ class Episodes:
     def starts(self) -> IntArray:
         """(E,) index of the first state of each episode."""
         return np.concatenate([[0], self.ends[:-1]]).astype(np.int64)
+
+    def joined(self, others: Episodes) -> Episodes:
+        """These episodes, then the others."""
+        return Episodes(
+            np.concatenate([self.observations, others.observations]),
+            np.concatenate([self.actions, others.actions]),
+            np.concatenate([self.ends, self.ends[-1] + others.ends]),
+        )
 
     def split(self, share: float) -> tuple[Episodes, Episodes]:
         """(training, held out): the last episodes are held out, at least one of several.

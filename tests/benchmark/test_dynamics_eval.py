@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 from toy_point import ENVIRONMENT, ToyEnv
@@ -10,15 +12,16 @@ from toy_point import SPEC as POINT
 from vhdiffuser.benchmark.dynamics_eval import (
     CONDITIONS,
     Condition,
-    RecordedStart,
     action_errors,
     evaluate_tracking,
     held_out_windows,
     shifts,
 )
-from vhdiffuser.control.inverse_dynamics import DynamicsConfig, InverseDynamics, InverseDynamicsController
+from vhdiffuser.control.dynamics_network import InverseDynamics
+from vhdiffuser.control.inverse_dynamics import DynamicsConfig, InverseDynamicsController
 from vhdiffuser.envs.registry import get_environment
 from vhdiffuser.errors import DataError, VhdError
+from vhdiffuser.execution.recorded import RecordedStart
 from vhdiffuser.execution.simulators import Simulators
 from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.types import Episodes, Instance
@@ -35,7 +38,7 @@ class Straight(InverseDynamicsController):
         self.gain = gain
 
     def _forward(self, body: np.ndarray, relative: np.ndarray) -> np.ndarray:
-        return self.gain * relative[:, 0] * self._reach
+        return self.gain * relative[:, 0] * self.reach
 
 
 def walks(episodes: int = 4, length: int = 60) -> Episodes:
@@ -165,6 +168,20 @@ def test_a_recorded_moment_is_restored_and_goes_on_as_it_did(name: str) -> None:
 
 
 @pytest.mark.ogbench
+def test_recorded_starts_together_are_as_one_by_one() -> None:
+    make = partial(RecordedStart, get_environment("antmaze-medium"))
+    env, rng = make(), np.random.default_rng(0)
+    starts = [env.env.reset(env.env.sample_instance(rng)) for _ in range(3)]
+    instances = [Instance(start, start[:2], 0) for start in starts]
+    actions = rng.uniform(-1, 1, (3, 8)).astype(np.float32)
+    seen = []
+    for first in (None, env):
+        with Simulators(make, 3, 1, first) as simulators:
+            seen.append((simulators.reset(range(3), instances), simulators.step(range(3), actions)))
+    np.testing.assert_array_equal(seen[0], seen[1])
+    np.testing.assert_array_equal(seen[0][0], starts)
+
+
 def test_recorded_starts_are_for_bodies_that_can_be_restored() -> None:
     with pytest.raises(VhdError, match="maze2d-umaze: .* cannot be set to a recorded observation"):
         RecordedStart(get_environment("maze2d-umaze"))

@@ -46,6 +46,17 @@ def test_distance_is_symmetric_and_zero_at_the_goal() -> None:
     np.testing.assert_array_equal(np.diag(table), 0.0)
 
 
+def test_one_pair_alone_and_many_with_one_goal_agree_to_the_bit() -> None:
+    walls = np.array([*room(6, 5), (2, 3, 0, 4), (4, 5, 1, 5), (-1, 7, 6.5, 7.5)])
+    geodesic = Geodesic(walls, spacing=0.1, clearance=0.1)
+    rng = np.random.default_rng(0)
+    starts = np.array([0.2, 0.2]) + rng.uniform(0, 1, (60, 2)) * [[1.6, 4.6]]
+    for goal in ([5.5, 0.5], [3.5, 3.0], [0.5, 4.5]):
+        together = geodesic.distance(starts, np.tile(goal, (60, 1)))
+        alone = [geodesic.distance(start[None], np.array([goal]))[0] for start in starts]
+        np.testing.assert_array_equal(together, alone)
+
+
 def test_field_agrees_with_distance_and_is_nan_in_walls() -> None:
     geodesic = Geodesic(np.array([*room(5, 4), (2, 3, 0, 3)]), spacing=0.1, clearance=0.1)
     goal = np.array([4.5, 0.5])

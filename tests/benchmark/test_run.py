@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from toy_point import ENVIRONMENT, ToyController, ToyEnv, ToyPlanner
 
-from vhdiffuser.benchmark.methods import METHODS, PlannerChoice, get_method, method_models
+from vhdiffuser.benchmark.methods import METHODS, PlannerChoice, controller_for, get_method, method_models
 from vhdiffuser.benchmark.run import run_benchmark
 from vhdiffuser.benchmark.settings import BenchConfig
 from vhdiffuser.diffusion.options import PlanningOptions
@@ -231,6 +231,15 @@ def test_unknown_names_and_missing_weights_stop_before_anything_runs(tmp_path: P
     assert not list(tmp_path.rglob("*.jsonl"))
 
 
+def test_methods_of_the_paper_read_plans_by_their_index() -> None:
+    ant, maze = replace(get_environment("antmaze-medium"), controller="path_following"), get_environment("maze2d-umaze")
+    assert controller_for(("vhd", "fh-lp"), ant) == "path_following"
+    assert controller_for(("vhd-paper", "fh-h2-paper"), ant) == "inverse_dynamics"
+    assert controller_for(("vhd", "vhd-paper"), maze) == "pd"
+    with pytest.raises(VhdError, match="Run them in two commands"):
+        controller_for(("vhd", "vhd-paper"), ant)
+
+
 def write_pairs(path: Path, **arrays: np.ndarray) -> Path:
     if path.suffix == ".npz":
         np.savez(path, **arrays)
@@ -269,7 +278,7 @@ def test_ones_own_pairs_are_taken_as_they_are(tmp_path: Path, name: str) -> None
         ({"start_state": np.zeros((2, 2)), "goal_pos": np.zeros((3, 2))}, "2 starts and 3 goals"),
         ({"start_state": np.zeros((0, 2)), "goal_pos": np.zeros((0, 2))}, "at least one"),
         ({"start_state": np.zeros(2), "goal_pos": np.zeros((1, 2))}, "2-D"),
-        ({"start_state": np.zeros((1, 2))}, "lacks `goal_pos`"),
+        ({"start_state": np.zeros((1, 2))}, "goal_pos missing"),
     ],
 )
 @pytest.mark.parametrize("name", ["pairs.npz", "pairs.hdf5"])
@@ -283,7 +292,7 @@ def test_files_that_are_none_are_named(tmp_path: Path) -> None:
         load_instances(tmp_path / "a.npz", ToyEnv())
     for name in ("a.npz", "a.h5"):
         (tmp_path / name).write_bytes(b"junk")
-        with pytest.raises(DataError, match="not readable"):
+        with pytest.raises(DataError, match="damaged, truncated or not"):
             load_instances(tmp_path / name, ToyEnv())
 
 

@@ -45,6 +45,9 @@ EXPECTED = {
     "cube": Expected(8, 7, 8, 26.4, 25.0, 0.04, 0.594),
     "pointmaze-giant-navigate": Expected(8, 7, 8, 469.1, 463.0, 0.06, 0.472),
     "pointmaze-giant-stitch": Expected(8, 6, 8, 438.3, 446.4, 0.06, 0.645),
+    "antmaze-giant-navigate": Expected(8, 4, 6, 435.2, 450.0, 0.3, 0.454),
+    "antmaze-giant-stitch": Expected(8, 6, 7, 445.1, 420.0, 0.3, 0.464),
+    "antmaze-large-navigate": Expected(8, 6, 7, 176.6, 165.0, 0.4, 0.597),
 }
 
 

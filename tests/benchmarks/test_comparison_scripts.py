@@ -11,11 +11,9 @@ from types import ModuleType
 
 import numpy as np
 import pytest
-from toy_point import SPEC as POINT
 
 from vhdiffuser.cli import run
 from vhdiffuser.envs.registry import environment_of, get_spec
-from vhdiffuser.length.config import LengthConfig
 from vhdiffuser.recipes.recipe import get_recipe
 from vhdiffuser.results.summary import Summary
 from vhdiffuser.trajectories import Plan
@@ -28,10 +26,7 @@ UMAZE = get_spec("maze2d-umaze")
 def scripts() -> dict[str, ModuleType]:
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(SCRIPTS))
-        yield {
-            name: importlib.import_module(name)
-            for name in ("recipes", "length_ablation", "execution_share", "plan_quality")
-        }
+        yield {name: importlib.import_module(name) for name in ("recipes", "execution_share", "plan_quality")}
 
 
 @pytest.fixture(scope="module")
@@ -78,32 +73,6 @@ def test_each_recipe_changes_one_thing(scripts) -> None:
     assert "stride-8" in scripts["recipes"].recipes(get_spec("maze2d-large"))
 
 
-def test_each_length_variant_leaves_out_one_part(scripts) -> None:
-    variants = scripts["length_ablation"].variants(UMAZE)
-    configs = {name: variant.config for name, variant in variants.items()}
-    assert configs["default"] == LengthConfig()
-    assert configs["paper"] == LengthConfig.paper()
-    assert len({str(config) for config in configs.values()}) == len(configs)
-    assert not any(phase.graph for phase in configs["no-graph"].phases)
-    assert [phase.even for phase in configs["no-graph"].phases] == [phase.even for phase in LengthConfig().phases]
-    assert not any(phase.even for phase in configs["not-even"].phases)
-    assert len(configs["one-quantile"].quantiles) == 1
-    assert "full-state" in variants
-    assert "full-state" not in scripts["length_ablation"].variants(POINT), "its states are its goals"
-
-
-def test_goals_that_are_whole_states_are_asked_for_at_rest(scripts) -> None:
-    class Predictor:
-        spec, config = UMAZE, LengthConfig(full_state_goals=True)
-
-        def predict_steps(self, starts, goals):
-            return goals
-
-    goals = np.array([[1.0, 2.0], [3.0, 4.0]])
-    asked = scripts["length_ablation"].GoalsAtRest(Predictor()).predict_steps(goals, goals)
-    np.testing.assert_array_equal(asked, [[1, 2, 0, 0], [3, 4, 0, 0]])
-
-
 @pytest.mark.slow
 def test_recipes_are_trained_judged_and_not_done_twice(scripts, small_home, tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.setenv("VHD_HOME", str(small_home))
@@ -144,26 +113,6 @@ def test_the_quality_of_a_plan_is_what_its_names_say(scripts) -> None:
     assert gap == pytest.approx((0 + 0.0025) / 2, abs=1e-6), "half a unit of speed too much, for half of 0.01 s"
     assert (error, step) == pytest.approx((0.05, 0.06), abs=1e-6)
     assert hard == pytest.approx(1 / 50)
-
-
-@pytest.mark.slow
-def test_length_variants_are_trained_judged_and_not_done_twice(scripts, small_home, tmp_path, monkeypatch) -> None:
-    monkeypatch.setenv("VHD_HOME", str(small_home))
-    script, out = scripts["length_ablation"], tmp_path / "table.json"
-    options = ["maze2d-umaze", "--updates", "2", "--threads", "1", "--pairs", "20", "--out", str(out)]
-    call(script, monkeypatch, *options, "--only", "paper", "--seeds", "0", "1")
-    rows = json.loads(out.read_text())
-    assert [(row["variant"], row["seed"], row["updates"]) for row in rows] == [("paper", 0, 2), ("paper", 1, 2)]
-    assert rows[0]["spearman"] != rows[1]["spearman"]
-    assert rows[0]["pairs"] == 20
-    trained: list[Path] = []
-    monkeypatch.setattr(script, "train_run", lambda title, make, loop, folder: trained.append(folder))
-    call(script, monkeypatch, *options, "--only", "paper")
-    assert trained == []
-    call(script, monkeypatch, *options[:2], "3", *options[3:], "--only", "paper")
-    assert [folder.name for folder in trained] == ["ablation-paper"], "more updates were asked for"
-    with pytest.raises(SystemExit, match="no variant nonsense"):
-        call(script, monkeypatch, *options, "--only", "nonsense")
 
 
 def test_shares_add_up_and_a_plan_is_worth_its_steps(scripts) -> None:

@@ -106,9 +106,6 @@ class SumOfSteps:
     def predict_steps(self, starts, goals):
         return np.concatenate([starts, goals], axis=-1)
 
-    def steps_between(self, s, end):
-        return torch.cat([s, end], dim=1)
-
 
 def test_the_predictor_is_handed_what_it_knows_in_its_own_order(script) -> None:
     state = script.planning_states(CUBE)["effector-joints"]
@@ -116,7 +113,7 @@ def test_the_predictor_is_handed_what_it_knows_in_its_own_order(script) -> None:
     observation = np.arange(28.0)
     start = state.planning_state(observation)[None]
     np.testing.assert_array_equal(part.predict_steps(start, np.array([[7.0]])), [[14, 12, 7]])
-    between = part.steps_between(torch.tensor(start), torch.tensor(start) + 100)
+    between = part.of_columns(lambda s, end: torch.cat([s, end], dim=1))(torch.tensor(start), torch.tensor(start) + 100)
     np.testing.assert_array_equal(between, [[14, 12, 114, 112]])
     with pytest.raises(VhdError, match=r"lacks \[20\]"):
         script.KnownPart(SumOfSteps((12, 20)), state)

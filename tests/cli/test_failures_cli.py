@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from pictures import RED, WALL, YELLOW, picture, pixels_of
 
-from vhdiffuser.benchmark.dynamics_eval import RecordedStart
 from vhdiffuser.cli import run
 from vhdiffuser.data.motion import FastestMotion, fastest_motion
 from vhdiffuser.data.store import Dataset, save_dataset
 from vhdiffuser.envs.datasets import load_dataset
 from vhdiffuser.envs.registry import get_environment, get_spec
+from vhdiffuser.execution.recorded import RecordedStart
 from vhdiffuser.types import Episodes
 from vhdiffuser.weights.format import load_model
 

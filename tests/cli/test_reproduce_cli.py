@@ -23,7 +23,7 @@ def test_from_nothing_it_gets_data_trains_everything_benches_and_reports(vhd_hom
     assert commands[-1] == ["report", "results"]
     planners = [command for command in commands if command[:2] == ["train", "planner"]]
     assert [command[3:] for command in planners] == [[], *(["--horizon", str(horizon)] for horizon in known.horizons)]
-    assert (["train", "dynamics", environment] in commands) == (known.controller == "inverse_dynamics")
+    assert (["train", "dynamics", environment] in commands) == known.learns_control
     benches = [command for command in commands if command[0] == "bench"]
     assert all(" ".join(command).count("--seeds 100 101 102 ") == 1 for command in benches)
     assert [command[-2:] for command in benches].count(["--distribution", "uniform"]) == 1
@@ -104,3 +104,24 @@ def test_a_failure_stops_it_and_json_still_tells_what_was_done(vhd_home, pretend
     with pytest.raises(SystemExit) as stop:
         Reproduce("maze2d-umaze", baselines=False).run()
     assert stop.value.code == 130, "Ctrl-C in a part is Ctrl-C in the whole"
+
+
+def test_everything_as_a_graph_divides_benchmarks_and_waits_for_what_each_needs(vhd_home, capsys) -> None:
+    command = ["reproduce", "all", "--workers", "2", "--seeds", "100", "101", "--dry-run", "--json", "--quiet"]
+    assert run(command) == 0
+    steps = {entry["command"].removeprefix("vhd "): entry["needs"] for entry in json.loads(capsys.readouterr().out)}
+    known = set(steps) | {name.removesuffix(end) for name in steps for end in (" --threads 1", " --workers 1")}
+    assert all(need in known for needs in steps.values() for need in needs)
+    for name in environments():
+        if get_environment(name).missing_extra is None:
+            assert f"data get {name} --workers 1" in steps
+    fixed = steps["train planner maze2d-umaze --horizon 64 --threads 1"]
+    assert fixed == ["data get maze2d-umaze"]
+    bench = "bench maze2d-umaze --weights trained --n 1000 --out results --methods {} --seeds 101 --workers 1"
+    assert steps[bench.format("fh-h1")] == [
+        "data get maze2d-umaze", "train length maze2d-umaze", "train planner maze2d-umaze --horizon 64",
+    ]  # fmt: skip
+    assert "train planner maze2d-umaze" in steps[bench.format("vhd")]
+    assert all(name in steps["report results"] for name in [bench.format("vhd").removesuffix(" --workers 1")])
+    for step in steps:
+        parse(step.split()[0], step.split()[1:])

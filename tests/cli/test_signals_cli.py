@@ -69,7 +69,7 @@ def data(vhd_home: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_a_stopped_training_keeps_its_checkpoint_and_says_how_to_go_on(data, number, code):
     folder = run_folder("maze2d-umaze", run_name("planner"))
     arguments = [*PLANNER, *LOOP, "--updates", "1000000"]

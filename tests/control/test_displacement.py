@@ -49,7 +49,7 @@ def test_it_follows_a_recorded_path_to_well_within_the_tolerance(aside: float) -
     """Also from beside it, and past walls that the recorded point touched."""
     environment = get_environment("pointmaze-giant-navigate")
     env, controller = environment.make(), default_controller(environment.spec)
-    ((states, _),) = environment.builder.make()(600, np.random.default_rng(0))
+    ((states, _),) = environment.builder.make()([(600, np.random.default_rng(0))])[0]
     plan = plan_of(states)
     env.physics.restore(states[0] + aside * np.array([1.0, 0.0]))
     errors = []

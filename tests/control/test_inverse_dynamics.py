@@ -8,13 +8,13 @@ import pytest
 import torch
 from toy_point import SPEC as POINT
 
+from vhdiffuser.control.dynamics_network import InverseDynamics
 from vhdiffuser.control.dynamics_task import DynamicsTask, action_error, held_out_actions
 from vhdiffuser.control.inverse_dynamics import (
     DynamicsConfig,
-    InverseDynamics,
     InverseDynamicsController,
-    along_path,
     proprioception_dims,
+    reach,
 )
 from vhdiffuser.envs.registry import get_environment
 from vhdiffuser.errors import DataError, VhdError
@@ -81,14 +81,8 @@ def test_it_goes_where_the_plan_goes(trained: InverseDynamicsController) -> None
     assert np.abs(place - line[25]).max() < 0.1
 
 
-def test_a_path_is_read_by_distance_from_its_nearest_point() -> None:
-    corner = np.array([[0, 0], [1, 0], [1, 1], [1, 3]], np.float32)
-    points = along_path(corner, np.array([0.9, 0.2]), np.array([0.0, 0.5, 1.0, 2.0, 9.0]))
-    np.testing.assert_allclose(points, [[1, 0], [1, 0.5], [1, 1], [1, 2], [1, 3]])
-
-
 def test_with_a_pace_the_plans_own_timing_does_not_matter(trained: InverseDynamicsController) -> None:
-    own = InverseDynamicsController(trained.network, SPEC, replace(SMALL, pace=0.05), trained.normalizer)
+    own = InverseDynamicsController(trained.network, SPEC, replace(SMALL, pace=0.05), trained.normalizer, by_path=True)
     observation = np.array([[0.31, 0.02, 0.3]], np.float32)
     actions = [
         own.act(observation, [Plan(line, line[-1])], np.array([index]))
@@ -144,6 +138,54 @@ def test_disturbed_samples_are_read_later_and_never_past_the_episode(normalizer:
     assert set(relative[action[:, 0] < length - 10, 1, 0].tolist()) == {1.0, 2.0, 3.0, 4.0}
 
 
+def test_a_teacher_labels_the_plan_it_is_shown(episodes: Episodes, normalizer: Normalizer) -> None:
+    """The target is the teacher's action in the state of the sample, heading for the plan's state 4 steps ahead."""
+
+    def teacher(body: np.ndarray, direction: np.ndarray) -> np.ndarray:
+        np.testing.assert_allclose(np.linalg.norm(direction, axis=1), 1.0, atol=1e-2)
+        return 0.5 * direction + 0.1 * body
+
+    config = replace(SMALL, teacher_ahead=4, foreign=0.5, directions=True, batch_size=500)
+    task = DynamicsTask(episodes, SPEC, config, normalizer, "test", teacher=teacher)
+    body, relative, action = task.sample(torch.Generator().manual_seed(0))
+    way = relative[:, config.ahead.index(4)]
+    expected = 0.5 * way / way.norm(dim=1, keepdim=True)
+    own = torch.from_numpy(normalizer.scale[2:]) * body + torch.from_numpy(normalizer.center[2:])  # (B, 1), in units
+    assert torch.allclose(action, (expected + 0.1 * own).clamp(-1, 1), atol=2e-2)
+    # Plans of other states lead anywhere: they are told from the data's own future by the distance of the next state.
+    calm = replace(config, disturbed=0.0, ending=0.0)
+    far = {
+        share: DynamicsTask(episodes, SPEC, replace(calm, foreign=share), normalizer, "test", teacher=teacher)
+        .sample(torch.Generator().manual_seed(1))[1]
+        .norm(dim=-1)
+        .max()
+        for share in (0.0, 1.0)
+    }
+    assert far[1.0] == pytest.approx(far[0.0], rel=0.5), "a foreign plan starts at the robot, too"
+
+
+def test_half_of_the_samples_are_states_that_the_model_visited(episodes: Episodes, normalizer: Normalizer) -> None:
+    states = np.full((30, 3), 0.5, np.float32)  # the data's third number is another
+    own = Episodes.from_parts([(states, np.zeros((29, 2), np.float32))])
+    config = replace(SMALL, teacher_ahead=4, foreign=0.5, batch_size=4000)
+    task = DynamicsTask(episodes, SPEC, config, normalizer, "test", teacher=lambda _, direction: direction, own=own)
+    body, _, _ = task.sample(torch.Generator().manual_seed(0))
+    mine = torch.as_tensor(normalizer.normalize(states[:1])[:, 2])
+    assert torch.isclose(body[:, 0], mine).float().mean() == pytest.approx(0.5, abs=0.03)
+
+
+def test_a_teacher_that_is_missing_is_named(episodes: Episodes, normalizer: Normalizer) -> None:
+    with pytest.raises(DataError, match="no teacher"):
+        DynamicsTask(episodes, SPEC, replace(SMALL, teacher_ahead=4), normalizer, "test")
+
+
+def test_directions_keep_their_angle(episodes: Episodes) -> None:
+    """The goal space may be longer than wide; the unit directions the network sees are those of the world."""
+    wide = Normalizer(np.array([-10, -5, -1], np.float32), np.array([10, 5, 1], np.float32))
+    np.testing.assert_allclose(reach(wide, [0, 1], replace(SMALL, directions=True)), [1, 1])
+    np.testing.assert_allclose(reach(wide, [0, 1], SMALL), [1, 0.5])
+
+
 def test_same_seed_same_samples(episodes: Episodes, normalizer: Normalizer) -> None:
     task = DynamicsTask(episodes, SPEC, replace(SMALL, jitter=0.1), normalizer, "test")
     first, second = (task.sample(torch.Generator().manual_seed(5)) for _ in range(2))
@@ -154,7 +196,7 @@ def test_what_is_saved_is_what_is_loaded(
     trained: InverseDynamicsController, episodes: Episodes, normalizer: Normalizer, tmp_path: Path
 ) -> None:
     task = DynamicsTask(episodes, SPEC, SMALL, normalizer, "abc")
-    save_model(tmp_path / "model.safetensors", trained.network.state_dict(), task.header())
+    save_model(tmp_path / "model.safetensors", trained.network.tensors, task.header())
     loaded = InverseDynamicsController.load(tmp_path / "model.safetensors")
     assert loaded.config == SMALL
     assert loaded.spec == SPEC
@@ -184,7 +226,18 @@ def test_the_cube_is_not_seen_and_neither_is_the_absolute_position() -> None:
     assert seen == {"cube": [*range(12), 15, 16, 17, 18], "antmaze-medium": list(range(2, 29))}
 
 
-@pytest.mark.parametrize("wrong", [{"ahead": ()}, {"ahead": (0,)}, {"disturbed": 1.5}, {"hidden": 0}, {"max_lag": -1}])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"ahead": ()},
+        {"ahead": (0,)},
+        {"disturbed": 1.5},
+        {"hidden": 0},
+        {"max_lag": -1},
+        {"teacher_ahead": 3},
+        {"foreign": 0.5},
+    ],
+)
 def test_settings_that_make_no_sense_are_refused(wrong: dict) -> None:
     with pytest.raises(VhdError):
         DynamicsConfig(**wrong)

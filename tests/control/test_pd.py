@@ -70,7 +70,7 @@ def test_it_follows_a_feasible_path_in_the_maze() -> None:
 
 @pytest.mark.parametrize("gains", [(-1.0, 1.0), (1.0, float("nan"))])
 def test_bad_gains_are_refused(gains: tuple[float, float]) -> None:
-    with pytest.raises(VhdError, match="gains"):
+    with pytest.raises(VhdError, match="gain"):
         PDConfig(*gains)
 
 

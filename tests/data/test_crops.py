@@ -45,6 +45,17 @@ def test_starts_are_uniform_over_all_valid_ones() -> None:
     assert np.abs(counts[valid] - expected).max() < 5 * np.sqrt(expected)
 
 
+def test_a_demonstration_drawn_first_makes_short_ones_as_likely_as_long_ones() -> None:
+    """Algorithm 1, lines 2 and 3: each demonstration of at least L states, then i ~ {0..T-L}, both uniform."""
+    crops, states, _ = numbered([5, 3, 30, 4])
+    starts = crops.draw_starts(4, 60_000, generator(), demonstration_first=True).numpy()
+    counts = np.bincount(starts, minlength=len(states))
+    for begin, valid in ((0, 2), (8, 27), (38, 1)):
+        expected = 20_000 / valid
+        assert np.abs(counts[begin : begin + valid] - expected).max() < 5 * np.sqrt(expected)
+    assert counts.sum() == sum(counts[begin : begin + valid].sum() for begin, valid in ((0, 2), (8, 27), (38, 1)))
+
+
 def test_the_whole_of_an_episode_is_a_valid_crop() -> None:
     crops, _, _ = numbered([7, 9])
     assert (crops.draw(9, 1, 50, generator())[:, :, 1] == torch.arange(9)).all()

@@ -18,6 +18,7 @@ from vhdiffuser.envs.registry import get_environment, get_spec
 from vhdiffuser.errors import DataError, UnknownNameError, VhdError
 from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.recipes.recipe import get_recipe
+from vhdiffuser.torch_network import arrays, state_dict
 from vhdiffuser.types import EnvSpec, Episodes
 from vhdiffuser.weights.format import load_model, save_model
 
@@ -50,6 +51,28 @@ def test_crop_lengths_are_uniform_from_L_min_to_T_max(stride: int) -> None:
     assert (counts[expected == 0] == 0).all()
     seen = expected > 0
     assert (np.abs(counts - expected)[seen] < 5 * np.sqrt(expected[seen])).all()
+
+
+def test_lengths_of_a_gap_are_never_drawn_and_the_others_alike() -> None:
+    task = make_task(PlannerConfig(stride=1, batch_size=1, gap=(12, 30)))
+    random = generator()
+    counts = np.bincount([task.draw(random).shape[1] for _ in range(3000)], minlength=41)
+    seen = [length for length in range(8, 41) if not 12 <= length < 30]
+    assert counts[seen].sum() == 3000
+    assert (np.abs(counts[seen] - 3000 / len(seen)) < 5 * np.sqrt(3000 / len(seen))).all()
+    with pytest.raises(VhdError, match="leaves no length"):
+        make_task(PlannerConfig(gap=(1, 50)))
+    with pytest.raises(VhdError, match="gap is a range"):
+        PlannerConfig(gap=(30, 12))
+
+
+def test_the_recipe_decides_whether_a_demonstration_is_drawn_first() -> None:
+    for first, share in ((True, 0.5), (False, 10 / 110)):
+        task = make_task(PlannerConfig(stride=1, horizon=31, batch_size=4000, demonstration_first=first), [40, 130])
+        begins = task.crops.states[:10]
+        drawn = task.draw(generator())[:, 0]
+        short = (drawn[:, None] == begins[None]).all(dim=2).any(dim=1).float().mean()
+        assert float(short) == pytest.approx(share, abs=0.05)
 
 
 def test_a_fixed_horizon_draws_that_length_only() -> None:
@@ -174,9 +197,13 @@ def test_paper_recipe_has_the_paper_s_and_diffuser_s_values() -> None:
     assert (umaze.prediction, umaze.stride, umaze.clamp) == ("epsilon", 1, "state")
     assert (umaze.dim, umaze.dim_mults, umaze.batch_size) == (32, (1, 4, 8), 32)
     assert (umaze.diffusion_steps, large.diffusion_steps) == (64, 256)
+    for config in (umaze, large):
+        assert config.demonstration_first
+        assert (config.horizon, config.longest, config.directness) == (None, None, None)
     for recipe, steps in zip(recipes, (64, 256), strict=True):
         planning = recipe.planning
         assert (planning.sampler, planning.steps, planning.smoothing, planning.stretch) == ("ddpm", steps, 0.0, 1.0)
+        assert (planning.candidates, planning.piece) == (1, 0)
 
 
 def test_what_a_planner_will_plan_with_stands_apart_in_its_header() -> None:
@@ -190,11 +217,11 @@ def test_what_a_planner_will_plan_with_stands_apart_in_its_header() -> None:
 
 def test_config_and_header_survive_the_model_file(tmp_path) -> None:  # type: ignore[no-untyped-def]
     task = make_task(PlannerConfig(dim=8, dim_mults=(1, 2), horizon=24))
-    save_model(tmp_path / "planner.safetensors", task.make_network().state_dict(), task.header())
+    save_model(tmp_path / "planner.safetensors", arrays(task.make_network().state_dict()), task.header())
     tensors, header = load_model(tmp_path / "planner.safetensors", "planner")
     assert PlannerConfig.from_json(header.config) == task.config
     assert EnvSpec.from_json(header.spec) == SPEC
-    TemporalUnet(4, 8, (1, 2)).load_state_dict(tensors)
+    TemporalUnet(4, 8, (1, 2)).load_state_dict(state_dict(tensors))
 
 
 @pytest.mark.parametrize(
@@ -214,3 +241,14 @@ def test_impossible_recipes_are_refused(wrong: dict, error: type[VhdError]) -> N
 def test_training_on_actions_is_refused() -> None:
     with pytest.raises(VhdError, match="states only"):
         make_task(PlannerConfig(action_dim=2))
+
+
+def test_crops_in_a_frame_begin_at_its_origin_and_keep_their_shape() -> None:
+    plain, framed = (make_task(PlannerConfig(stride=1, batch_size=16, frame=frame)) for frame in (None, 3.0))
+    crops, local = plain.draw(generator(4)), framed.draw(generator(4))
+    scale = torch.as_tensor(plain.normalizer.scale)
+    moved = (crops - crops[:, :1]) * scale / 3.0
+    assert torch.allclose(local[..., :2], moved[..., :2], atol=1e-5)
+    assert torch.equal(local[..., 2:], crops[..., 2:])
+    with pytest.raises(VhdError, match="frame"):
+        PlannerConfig(frame=0.0)

@@ -10,7 +10,7 @@ import numpy as np
 import ogbench.locomaze  # noqa: F401  (registers the environments)
 
 from vhdiffuser.envs.gym_task import gym_id
-from vhdiffuser.envs.locomaze.building import build_chunk
+from vhdiffuser.envs.locomaze.building import build_chunks
 from vhdiffuser.envs.locomaze.datasets import DataRecipe, data_recipe
 from vhdiffuser.envs.locomaze.maze import MAZES, cell_centre, cell_of, map_of
 from vhdiffuser.envs.locomaze.oracle import cells_at, free_cells, steps_to, subgoal_table, vertex_cells
@@ -157,13 +157,13 @@ class Recorder:
         self.directions: list[np.ndarray] = []
 
     def __call__(self, rest, direction):
-        self.directions.append(direction)
+        self.directions += list(direction)
         return direction
 
 
 def record(physics: PointPhysics, recipe: DataRecipe, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     recorder = Recorder()
-    ((states, actions),) = build_chunk(recipe, physics, recorder, recipe.episode, np.random.default_rng(seed))
+    (((states, actions),),) = build_chunks(recipe, physics, recorder, [(recipe.episode, np.random.default_rng(seed))])
     return states.astype(np.float64), actions, np.array(recorder.directions)
 
 
@@ -224,7 +224,9 @@ def test_explore_keeps_a_random_direction_for_ten_steps(point: PointPhysics) -> 
 
 def test_noise_is_put_on_the_action_and_the_sum_is_clipped(point: PointPhysics) -> None:
     recipe = data_recipe(maze_of(point), "navigate", 0.2, 1.0)
-    ((_, actions),) = build_chunk(recipe, point, lambda rest, way: 0.1 * np.ones(2), 500, np.random.default_rng(0))
+    (((_, actions),),) = build_chunks(
+        recipe, point, lambda rest, way: 0.1 * np.ones((1, 2)), [(500, np.random.default_rng(0))]
+    )
     assert actions.mean() == pytest.approx(0.1, abs=0.02)
     assert actions.std() == pytest.approx(0.2, abs=0.02)
     assert actions.dtype == np.float32
@@ -232,7 +234,7 @@ def test_noise_is_put_on_the_action_and_the_sum_is_clipped(point: PointPhysics) 
 
 def test_starts_cover_the_maze(point: PointPhysics) -> None:
     recipe = DataRecipe(maze_of(point), "stitch", 1, 1, 0.5, 1.0)
-    parts = build_chunk(recipe, point, follow, 800, np.random.default_rng(1))
+    (parts,) = build_chunks(recipe, point, follow, [(800, np.random.default_rng(1))])
     cells = {cell_of(states[0]) for states, _ in parts}
     assert cells == {tuple(cell) for cell in free_cells(point.maze_map).tolist()}
 
@@ -242,7 +244,7 @@ def test_point_data_is_what_ogbenchs_environment_makes_of_its_actions(point: Poi
     maze = maze_of(point)
     theirs = ogbench_env("point", maze).unwrapped
     recipe = DataRecipe(maze, "explore", 1500, 1, 1.0, 1.0)
-    ((states, actions),) = build_chunk(recipe, point, follow, 1500, np.random.default_rng(2))
+    (((states, actions),),) = build_chunks(recipe, point, follow, [(1500, np.random.default_rng(2))])
     theirs.reset(seed=0)
     rng = np.random.default_rng(2)
     start = cell_centre(rng.choice(free_cells(point.maze_map))) + rng.uniform(-1, 1, 2)

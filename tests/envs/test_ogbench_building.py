@@ -5,13 +5,15 @@ import pytest
 pytest.importorskip("ogbench", reason="needs the extra 'ogbench'")
 
 
+from dataclasses import replace
+
 import gymnasium
 import numpy as np
 import ogbench.manipspace  # noqa: F401  (registers the environments)
 from ogbench.manipspace.oracles.plan.cube_plan import CubePlanOracle
 
 from vhdiffuser.data.build import Parts
-from vhdiffuser.envs.antmaze.building import chunk_maker
+from vhdiffuser.envs.antmaze.building import chunks_maker
 from vhdiffuser.envs.antmaze.simulator import AntMazeEnv
 from vhdiffuser.envs.antmaze.walker import PROPRIOCEPTION, Walker
 from vhdiffuser.envs.cube import building as build_cube
@@ -35,7 +37,8 @@ def env() -> AntMazeEnv:
 
 
 def ant_chunk(transitions: int, seed: int, walker: Walker) -> Parts:
-    return chunk_maker(RECIPE, walker)(transitions, np.random.default_rng(seed))
+    (parts,) = chunks_maker(RECIPE, walker)([(transitions, np.random.default_rng(seed))])
+    return parts
 
 
 def test_ant_chunk_has_the_asked_transitions(walker):
@@ -57,6 +60,20 @@ def test_ant_chunk_is_a_function_of_its_generator(walker):
     np.random.seed(5)  # noqa: NPY002
     assert chunk(2) != first
     assert chunk(1) == first
+
+
+@pytest.mark.parametrize("kind", ["navigate", "stitch", "explore"])
+def test_a_chunk_is_the_same_alone_and_among_others_of_any_length(walker, kind):
+    recipe = replace(RECIPE, kind=kind, episode=25)
+    sizes = (60, 25, 90)
+
+    def chunks(numbers: tuple[int, ...]) -> list[bytes]:
+        made = chunks_maker(recipe, walker)([(sizes[i], np.random.default_rng(i)) for i in numbers])
+        return [b"".join(array.tobytes() for part in parts for array in part) for parts in made]
+
+    together = chunks((0, 1, 2))
+    assert together == [*chunks((0,)), *chunks((1,)), *chunks((2,))]
+    assert len(set(together)) == 3
 
 
 def test_ant_states_follow_from_their_actions(walker, env):

@@ -31,7 +31,7 @@ def run_example(name: str, home: Path, *arguments: str) -> str:
 
 
 def numbers(pattern: str, text: str) -> list[float]:
-    match = re.search(pattern, text)
+    match = re.search(pattern, text, re.MULTILINE)
     assert match is not None, f"no '{pattern}' in:\n{text}"
     return [float(group) for group in match.groups()]
 
@@ -60,6 +60,18 @@ def test_a_diffuser_checkpoint_plans_at_predicted_lengths(vhd_home):
     fixed_far, far = numbers(r"far: (\d+) states as trained, (\d+) as predicted", text)
     assert fixed_near == fixed_far == 128
     assert 16 <= near < far <= 256
+    for name in ("FH", r"FH\+LP"):
+        rate, steps = numbers(rf"^{name}: (\d+)% single-shot, (\d+) steps", text)
+        assert 0 <= rate <= 100
+        assert 0 < steps <= 256
+
+
+@pytest.mark.slow
+def test_a_predictor_that_sees_pixels_knows_the_way_round_the_wall(vhd_home):
+    text = run_example("length_from_pixels.py", vhd_home)
+    rank, straight = numbers(r"distance: ([\d.]+) from pixels \(a straight line: ([\d.]+)\)", text)
+    assert rank > 0.9
+    assert rank > straight
 
 
 @pytest.mark.slow

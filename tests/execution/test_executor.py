@@ -128,6 +128,29 @@ def test_all_that_wait_are_planned_in_one_call() -> None:
     assert len(set(planner.calls[0]["seeds"])) == 40
 
 
+@pytest.mark.parametrize("rule", [single_shot(), replan_on_deviation(60, 0.15, 3), replan_every(4, 60)])
+def test_neither_halves_nor_simulators_nor_rounds_change_an_outcome(monkeypatch, rule: ExecutionRule) -> None:
+    rng = np.random.default_rng(0)
+    cases = [instance(tuple(rng.uniform(0, 1, 2)), tuple(rng.uniform(0, 1, 2))) for _ in range(23)]
+
+    def outcomes(slots: int, halving: int) -> dict[int, tuple]:
+        monkeypatch.setattr("vhdiffuser.execution.executor._WORTH_HALVING", halving)
+        executor = Executor(ToyPlanner(), ToyController(), Simulators(make_pushed_env, slots), rule)
+        return {
+            item.number: (
+                item.rollout.observations.tobytes(),
+                [step for step, _ in item.rollout.plans],
+                item.rollout.success,
+            )
+            for item in executor.run(cases)
+        }
+
+    whole = outcomes(slots=23, halving=1000)
+    assert len(whole) == 23
+    for slots, halving in ((23, 2), (7, 1000), (7, 4), (1, 2)):
+        assert outcomes(slots, halving) == whole
+
+
 def test_seconds_are_shared_out_among_those_who_used_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """A clock on which a call of the planner takes 6 s and one of the controller 2 s."""
     now = [0.0]

@@ -75,7 +75,8 @@ def fit(episodes: Episodes, spec: EnvSpec, config: LengthConfig, updates: int) -
     optimizer = torch.optim.Adam(network.parameters(), lr=2e-3)
     scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, updates)
     for update in range(updates):
-        loss, _ = task.loss(network, ema, torch.Generator().manual_seed(update), update)
+        loss, scalars = task.loss(network, ema, torch.Generator().manual_seed(update), update)
+        task.observe({name: torch.as_tensor(value) for name, value in scalars.items()}, update)
         optimizer.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(network.parameters(), 1.0)

@@ -66,8 +66,35 @@ def test_state_survives_json_and_goes_on_the_same() -> None:
             saved = json.loads(json.dumps(parts.state(), allow_nan=False))
             parts = Curriculum(PHASES, PLATEAU, ramp=10)
             parts.load_state(saved)
-    assert parts.state() == pytest.approx(whole.state())
+    assert parts.starts == whole.starts
+    assert parts.error == pytest.approx(whole.error)
     assert whole.phase == 2
+    assert len(whole.starts) == 3
+
+
+def test_states_of_version_0_3_knew_only_the_present_phase() -> None:
+    curriculum = Curriculum(PHASES, PLATEAU, ramp=10)
+    old = {**curriculum.state(), "phase": 1, "began": 30}
+    del old["starts"]
+    curriculum.load_state(old)
+    assert (curriculum.phase, curriculum.began) == (1, 30)
+
+
+@pytest.mark.parametrize("updates", [200, 3000, 20_000])
+@pytest.mark.parametrize("falls", [False, True])
+def test_every_phase_takes_place_whatever_the_anchor_error_does(updates: int, falls: bool) -> None:
+    """A flat error ends phases I and II as early as they may, one that never stops falling as late as they must."""
+    config = LengthConfig.paper(updates)
+    curriculum = Curriculum(config.phases, config.plateau, config.ramp)
+    for update in range(updates):
+        curriculum.observe(torch.tensor(0.5 * 0.99**update if falls else 0.5), update)
+    slack = config.plateau.window
+    earliest, latest = ((0.2, 0.5) if falls else (0.1, 0.25)), 3 * slack
+    assert len(curriculum.starts) == 3
+    for began, share in zip(curriculum.starts[1:], earliest, strict=True):
+        assert share * updates <= began <= share * updates + latest
+    assert config.strengthening_from == pytest.approx(0.25 * updates, abs=1)
+    assert curriculum.weights(updates - 1) == (config.strengthening.lambda_cons, config.strengthening.lambda_triangle)
 
 
 def test_config_survives_json() -> None:
@@ -78,12 +105,17 @@ def test_config_survives_json() -> None:
 def test_paper_recipe_is_the_papers() -> None:
     paper = LengthConfig.paper()
     assert paper.quantiles == (0.5,)
+    assert paper.full_state_goals
+    assert paper.bootstrap_at_hit
     assert paper.relay_graph is None
+    assert not any(phase.even for phase in paper.phases)
     assert not any(phase.graph for phase in paper.phases)
-    assert set(paper.expansion.links) == {1, 2, 4, 8}
+    assert set(paper.warm_start.links) < set(paper.expansion.links) == {1, 2, 4, 8}
     # Anchors first, then ever more of the rest.
     assert [phase.goals.local for phase in paper.phases] == sorted((p.goals.local for p in paper.phases), reverse=True)
     assert [phase.lambda_cons > 0 for phase in paper.phases] == [False, True, True]
+    assert paper.expansion.goals.local > 0.5, "most targets of phase II are anchored"
+    assert paper.strengthening.goals.local == paper.strengthening.goals.far, "a balanced mix"
     # Relays are rare in phases I and II, and their term small beside the regression; phase III raises both.
     for early in (paper.warm_start, paper.expansion):
         assert 0 < early.relay_share <= 0.1 < paper.strengthening.relay_share
@@ -112,15 +144,19 @@ def test_models_with_an_idle_relay_share_load_as_what_they_were() -> None:
     for name in ("warm_start", "expansion"):
         old[name]["lambda_triangle"] = 0.0
     loaded = LengthConfig.from_json(json.loads(json.dumps(old)))
-    assert [phase.relay_share for phase in loaded.phases] == [0.0, 0.0, 0.5]
+    assert [phase.relay_share for phase in loaded.phases] == [0.0, 0.0, LengthConfig.paper().strengthening.relay_share]
 
 
 @pytest.mark.parametrize("name", shipped_environments())
 def test_shipped_models_load_with_their_recipe_unchanged(name: str) -> None:
     _, header = load_model(find_model(name, "length", "shipped"), "length")
     read = json.loads(json.dumps(LengthConfig.from_json(header.config).to_json()))
-    for later in {*read["relay_graph"]} - {*header.config["relay_graph"]}:
-        assert read["relay_graph"].pop(later) == getattr(RelayGraphConfig(), later)
+    for now, then, made in (
+        (read, header.config, LengthConfig()),
+        (read["relay_graph"], header.config["relay_graph"], RelayGraphConfig()),
+    ):
+        for later in {*now} - {*then}:
+            assert now.pop(later) == getattr(made, later)
     assert read == header.config
 
 

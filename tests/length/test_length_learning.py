@@ -112,6 +112,50 @@ def test_paper_recipe_learns_the_order_of_a_chain() -> None:
     assert spearmanr(predicted.ravel(), np.abs(cells - cells.T).ravel()).statistic > 0.9
 
 
+def halves() -> Episodes:
+    """Walks on a chain of 20 cells: some on cells 0 to 11 only, some on cells 8 to 19 only."""
+    left, right = (chain_walks(12, stay=0.4, episodes=80, length=100, seed=seed) for seed in (0, 1))
+    parts = [left.episode(number) for number in range(len(left))]
+    parts += [(states + 8, actions) for states, actions in (right.episode(number) for number in range(len(right)))]
+    return Episodes.from_parts(parts)
+
+
+@pytest.mark.slow
+def test_relays_of_phase_three_stitch_what_no_episode_joins() -> None:
+    """From cells of the left walks to cells of the right ones, phase III's relays bring f nearer to D*, from above."""
+    spec, cells = toy_spec(1, 80, epsilon=0.01), np.arange(20, dtype=np.float32)[:, None]
+    start, goal = np.meshgrid(np.arange(0, 7), np.arange(13, 20))
+    truth = np.abs(goal - start)
+    paper = LengthConfig.paper(800)
+    recipe = replace(small(paper), warm_start=paper.warm_start, expansion=paper.expansion, ramp=40, batch=128)
+    without = replace(recipe.strengthening, lambda_triangle=0.0, relay_share=0.0)
+    error = {}
+    for name, config in (("with", recipe), ("without", replace(recipe, strengthening=without))):
+        network, task = fit(halves(), spec, config, updates=800)
+        assert len(task.curriculum.starts) == 3
+        predicted = LengthPredictor(network, spec, config, task.normalizer).predict_steps(cells[:, None], cells[None])
+        error[name] = float((predicted[start, goal] - truth).mean())
+    assert 0 < error["with"] < 0.8 * error["without"]
+
+
+def test_consistency_bootstraps_at_hits_as_the_paper_writes_it() -> None:
+    """Eq. (cons) by hand on the same mini-batch: with f_bar(s_k, g) for every pair, or 0 where the episode hits."""
+    episodes = chain_walks(20, stay=0.25, episodes=20, length=100)
+    ema = lambda s, g: 0.05 + 0.01 * s[:, :1].abs()  # noqa: E731
+    network = lambda s, g: 0.6 + 0.0 * s[:, :1]  # noqa: E731
+    for bootstrap in (True, False):
+        config = replace(LengthConfig.paper(), bootstrap_at_hit=bootstrap)
+        task = LengthTask(episodes, toy_spec(1, 40, 0.01), config, Normalizer.fit(episodes.observations), "toy")
+        _, logged = task.loss(network, ema, torch.Generator().manual_seed(3), 0)  # type: ignore[arg-type]
+        phase = config.warm_start
+        batch = task.sampler.draw(config.batch, phase.goals, phase.links, torch.Generator().manual_seed(3), phase.even)
+        f_bar = ema(batch.s_k, batch.g)[:, 0]
+        f_bar = f_bar if bootstrap else torch.where(batch.hit, 0.0, f_bar)
+        expected = (0.6 - (batch.k / 40 + f_bar).clamp(max=1)).clamp(min=0).square().mean()
+        assert 0 < batch.hit.float().mean() < 1
+        assert float(logged["L_cons"]) == pytest.approx(float(expected), rel=1e-5)
+
+
 def test_the_papers_phase_one_uses_relays() -> None:
     """Rarely, by the recipe; here for every pair and for none, on the same mini-batch."""
     episodes = chain_walks(20, stay=0.25, episodes=20, length=100)
@@ -134,8 +178,8 @@ def test_the_papers_phase_one_uses_relays() -> None:
 def test_loss_is_a_function_of_seed_and_logs_its_terms(
     chain: tuple[Episodes, LengthPredictor, LengthTask],
 ) -> None:
-    _, predictor, task = chain
-    network = predictor.network
+    _, _, task = chain
+    network = task.make_network()
     saved = task.state()
     one, logged = task.loss(network, network, torch.Generator().manual_seed(1), 700)
     task.load_state(saved)

@@ -24,7 +24,7 @@ CONFIG = LengthConfig(network=NetworkConfig(features=8, width=16, depth=1), rela
 NORMALIZER = Normalizer(np.array([0, 0, -5, -5], np.float32), np.array([4, 2, 5, 5], np.float32))
 
 
-def make_network(config: LengthConfig = CONFIG, goal_dims: tuple[int, ...] = (0, 1)) -> LengthNetwork:
+def make_network(config: LengthConfig = CONFIG, goal_dims: tuple[int, ...] | None = (0, 1)) -> LengthNetwork:
     with torch.random.fork_rng():
         torch.manual_seed(0)
         return LengthNetwork(4, goal_dims, len(config.quantiles), config.network)
@@ -62,18 +62,16 @@ def test_whole_states_are_goals_by_their_goal_dimensions(predictor: LengthPredic
 
 
 def test_units_are_the_environments(predictor: LengthPredictor, states: np.ndarray) -> None:
-    s = torch.from_numpy(NORMALIZER.normalize(states))
-    with torch.no_grad():
-        f = predictor.network(s, s[:, :2])[:, 0].clamp(max=1)
-    np.testing.assert_allclose(predictor.predict_steps(states, states[:, :2]), f.numpy() * 50, rtol=1e-5)
+    s = NORMALIZER.normalize(states)
+    f = predictor.network(s, s[:, :2])[:, 0].clip(max=1)
+    np.testing.assert_allclose(predictor.predict_steps(states, states[:, :2]), f * 50, rtol=1e-5)
 
 
 def test_spread(predictor: LengthPredictor, states: np.ndarray) -> None:
     steps, spread = predictor.predict_spread(states, states[:, :2])
     np.testing.assert_array_equal(steps, predictor.predict_steps(states, states[:, :2]))
-    s = torch.from_numpy(NORMALIZER.normalize(states))
-    with torch.no_grad():
-        quantiles = predictor.network(s, s[:, :2]).clamp(max=1).numpy() * SPEC.T_max
+    s = NORMALIZER.normalize(states)
+    quantiles = predictor.network(s, s[:, :2]).clip(max=1) * SPEC.T_max
     np.testing.assert_allclose(spread, np.ptp(quantiles, axis=1), rtol=1e-5, atol=1e-5)
     assert (spread > 0).all()
     single = replace(CONFIG, quantiles=(0.5,))
@@ -120,7 +118,7 @@ def test_model_file_round_trip(predictor: LengthPredictor, states: np.ndarray, t
     episodes = Episodes(states, np.zeros((6, 2), np.float32), np.array([6]))
     header = LengthTask(episodes, SPEC, CONFIG, NORMALIZER, "abc").header()
     path = tmp_path / "length.safetensors"
-    save_model(path, predictor.network.state_dict(), header)
+    save_model(path, predictor.network.tensors, header)
     again = LengthPredictor.load(path)
     assert again.spec == SPEC
     assert again.config == CONFIG
@@ -131,15 +129,43 @@ def test_model_file_round_trip(predictor: LengthPredictor, states: np.ndarray, t
 
 def test_full_state_goals(states: np.ndarray) -> None:
     config = replace(CONFIG, full_state_goals=True)
-    predictor = LengthPredictor(make_network(config, (0, 1, 2, 3)), SPEC, config, NORMALIZER)
+    predictor = LengthPredictor(make_network(config, None), SPEC, config, NORMALIZER)
     other = states.copy()
     other[:, 2:] += 1.0
     assert not np.allclose(predictor.predict_steps(states, states), predictor.predict_steps(states, other))
     with pytest.raises(VhdError, match="goals must have shape"):
-        predictor.predict_steps(states, states[:, :2])
+        predictor.predict_steps(states, states[:, :3])
+    # A place is a goal state at rest.
+    resting = states * np.array([1, 1, 0, 0], np.float32)
+    np.testing.assert_array_equal(
+        predictor.predict_steps(states, states[:, :2]), predictor.predict_steps(states, resting)
+    )
     task = LengthTask(Episodes(states, np.zeros((6, 2), np.float32), np.array([6])), SPEC, config, NORMALIZER, "abc")
     batch = task.sampler.draw(16, config.warm_start.goals, (1,), torch.Generator().manual_seed(0))
     assert batch.g.shape == (16, 4)
+    assert [name for name in task.make_network().state_dict() if name.endswith(".B")] == ["phi_s.B"]
+
+
+def test_whole_states_share_one_encoder_as_the_paper_writes_z() -> None:
+    """z(s, g) = [phi(s), phi(g), phi(s) - phi(g)] with one B, computed from the equation."""
+    network = make_network(CONFIG, None)
+    s, g = torch.rand(5, 4), torch.rand(5, 4)
+
+    def phi(x: torch.Tensor) -> torch.Tensor:
+        angle = 2 * torch.pi * x @ network.phi_s.B
+        return torch.cat([angle.sin(), angle.cos(), x], dim=-1)
+
+    z = torch.cat([phi(s), phi(g), phi(s) - phi(g)], dim=-1)
+    expected = nn.functional.softplus(network.head(network.mlp(z)))
+    torch.testing.assert_close(network(s, g), expected)
+
+
+def test_a_place_cannot_stand_for_a_state_with_more_than_velocities(states: np.ndarray) -> None:
+    config = replace(CONFIG, full_state_goals=True)
+    spec = replace(SPEC, velocity_dims=None)
+    predictor = LengthPredictor(make_network(config, None), spec, config, NORMALIZER)
+    with pytest.raises(VhdError, match="give goals with vx, vy"):
+        predictor.predict_steps(states, states[:, :2])
 
 
 def test_fourier_features_are_fixed_and_as_written() -> None:

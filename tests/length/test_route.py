@@ -105,3 +105,23 @@ def test_a_saved_graph_gives_the_same_routes(graph: RouteGraph, tmp_path: Path) 
 def test_a_hop_beyond_the_landmarks_is_refused(graph: RouteGraph) -> None:
     with pytest.raises(DataError, match="120 landmarks"):
         RouteGraph(graph.places, graph.starts, graph.stops + 1000, graph.hops, graph.sparsity, 0.1, 1, CONFIG)
+
+
+def test_centred_routes_keep_to_the_middle_and_to_their_steps() -> None:
+    """A corridor 0.4 wide with data all over it: the middle is at 0."""
+    rng = np.random.default_rng(0)
+    aside = rng.uniform(-0.2, 0.2, 400)
+    walks = [np.stack([np.linspace(-1, 1, 201), np.full(201, y)], axis=1)[:: rng.choice([-1, 1])] for y in aside]
+    points, last = np.concatenate(walks).astype(np.float32), np.repeat(np.arange(1, 401) * 201 - 1, 201)
+    start, goal = np.array([-0.9, 0.15], np.float32), np.array([0.9, 0.15], np.float32)
+    plain, middle = (
+        RouteGraph.build(points, last, 120, RelayGraphConfig(landmarks=200, moves=200_000, centring=centring)).path(
+            start, goal
+        )
+        for centring in (0.0, 3.0)
+    )
+    assert np.abs(middle.places[np.abs(middle.places[:, 0]) < 0.6, 1]).max() < 0.6 * np.abs(plain.places[:, 1]).max()
+    assert middle.total == pytest.approx(plain.total)
+    np.testing.assert_array_equal(middle.places[[0, -1]], [start, goal])
+    gaps = np.linalg.norm(np.diff(middle.places, axis=0), axis=1)
+    assert gaps.max() < 1.2 * gaps.mean(), "places are evenly apart, as their steps are"

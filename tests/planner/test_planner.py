@@ -191,6 +191,18 @@ def test_predicted_lengths_are_scaled_and_clipped() -> None:
     assert [plan.length for plan in planner.with_options(gamma=2.0).plan_batch(starts, goals)] == [16, 52]
 
 
+@pytest.mark.parametrize(("clamp", "asked"), [("state", 4), ("goal", 2)])
+def test_whole_goal_states_reach_the_predictor_where_they_are_clamped(clamp: str, asked: int) -> None:
+    class Asked(Ruler):
+        def predict_steps(self, starts: np.ndarray, goals: np.ndarray) -> np.ndarray:
+            assert goals.shape[1] == asked
+            return np.full(len(starts), 20.0)
+
+    planner = make_planner(replace(SMALL, clamp=clamp), length_predictor=Asked())  # type: ignore[arg-type]
+    starts, _ = pairs(2)
+    assert [plan.length for plan in planner.plan_batch(starts, starts[::-1])] == [28, 28]
+
+
 def test_a_fixed_horizon_planner_plans_at_its_horizon_unless_told() -> None:
     planner = make_planner(replace(SMALL, horizon=64))
     starts, goals = pairs(1)
@@ -206,13 +218,13 @@ def test_save_and_load_plan_the_same(tmp_path: Path) -> None:
     planner = make_planner()
     header = ModelHeader("planner", SPEC.to_json(), SMALL.to_json(), NORMALIZER.to_json(), "f", planning=FOUR.to_json())
     path = tmp_path / "planner.safetensors"
-    save_model(path, planner.network.state_dict(), header)
+    save_model(path, planner.network.tensors, header)
     starts, goals = pairs(1)
     loaded = Planner.load(path, Ruler(), outside="refuse")
     np.testing.assert_array_equal(
         loaded.plan(starts[0], goals[0], 40).states, planner.plan(starts[0], goals[0], 40).states
     )
-    save_model(path, planner.network.state_dict(), replace(header, config=replace(SMALL, dim=16).to_json()))
+    save_model(path, planner.network.tensors, replace(header, config=replace(SMALL, dim=16).to_json()))
     with pytest.raises(DataError, match="do not match"):
         Planner.load(path)
 
@@ -350,3 +362,17 @@ def test_warnings_point_at_the_caller_s_line(how: str) -> None:
         calls[how]()
     assert {Path(warning.filename).name for warning in seen} == {Path(__file__).name}
     assert {warning.category for warning in seen} <= {ClippedLengthWarning, OutsideDataWarning}
+
+
+def test_a_plan_in_a_frame_of_its_own_moves_with_its_start() -> None:
+    """A network with a frame knows no absolute place: the same pair elsewhere gets the same plan there, but for what is
+    left of it at the noisiest level."""
+    (start, *_), (goal, *_) = pairs(1)
+    by = np.array([1.0, -1.5, 0.0, 0.0])
+    changes = []
+    for frame in (2.0, None):
+        planner = make_planner(replace(SMALL, frame=frame), outside="ignore")
+        here, there = planner.plan(start, goal, 40, seed=3), planner.plan(start + by, goal + by[:2], 40, seed=3)
+        changes.append(np.abs(there.states[:, :2] - here.states[:, :2] - by[:2]).max())
+    assert changes[0] < 0.02
+    assert changes[1] > 10 * changes[0]

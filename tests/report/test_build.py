@@ -18,13 +18,15 @@ from vhdiffuser.drawing import axis_labels
 from vhdiffuser.errors import DataError, VhdError
 from vhdiffuser.painting import write_gif
 from vhdiffuser.report import figures
+from vhdiffuser.report.analyses import MISMATCH
 from vhdiffuser.report.build import CASE_METHODS, write_report
 from vhdiffuser.report.figures import choose_case
+from vhdiffuser.report.tracks import differences_table
 from vhdiffuser.report.video import replay_frames, top_view_frames
 from vhdiffuser.results.cells import pool
 from vhdiffuser.results.paths import plans_path, result_path, rollout_path
 from vhdiffuser.results.rollout_files import load_plans, load_rollout
-from vhdiffuser.results.rows import Row, read_folder
+from vhdiffuser.results.rows import read_folder
 
 CONFIG = BenchConfig(ENVIRONMENT, n=30, threshold=0.05, check_every=3, keep=4, workers=1, simulators=30)
 
@@ -50,12 +52,13 @@ def test_the_report_holds_every_table_and_figure(results: Path, tmp_path: Path) 
     names = {path.name for path in written}
     assert names == {
         "report.md", "report.html", "toy-mismatch.png", "toy-case.png", "toy-horizon.png", "toy-gamma.png",
-        "toy-distance-ss.png", "toy-distance-rp.png",
+        "toy-distance-ss.png", "toy-distance-rp.png", "pipeline.png",
     }  # fmt: skip
     for path in written:
         if path.suffix == ".png":
             assert min(picture(path).shape[:2]) > 300
-            assert len(pixels_of(picture(path), BLUE)) > 20, f"{path.name} shows VHD's path or line"
+            shows = path.name == "pipeline.png" or len(pixels_of(picture(path), BLUE)) > 20
+            assert shows, f"{path.name} shows VHD's path or line"
     for page in ("report.md", "report.html"):
         text = (tmp_path / page).read_text()
         for needed in ("VHD (SS)", "FH-H3 (RP)", "ddim, 5 steps", "figures/toy-case.png", "error &gt; 0.05"):
@@ -94,7 +97,7 @@ def test_the_figures_show_the_rows(results: Path, tmp_path: Path, monkeypatch: p
 
     sheet = load_plans(plans_path(results, "toy"))
     for axes, places in zip(shown["toy-mismatch.png"], sheet.plans, strict=True):
-        assert axes.get_title() == f"L = {len(places)}"
+        assert axes.get_title() == f"FH-{len(places)}"
         np.testing.assert_allclose(axes.lines[0].get_xydata(), places)
         np.testing.assert_allclose(axes.lines[-1].get_xydata(), [sheet.goal])
     number = choose_case(rows, CASE_METHODS, [0, 1, 2, 3])
@@ -110,7 +113,7 @@ def test_a_report_is_made_of_what_there_is(results: Path, tmp_path: Path) -> Non
     (folder / "toy").mkdir(parents=True)
     (folder / "toy" / "vhd-ss-0.jsonl").write_bytes((results / "toy" / "vhd-ss-0.jsonl").read_bytes())
     names = {path.name for path in write_report(folder)}
-    assert names == {"report.md", "report.html", "toy-distance-ss.png"}
+    assert names == {"report.md", "report.html", "pipeline.png", "toy-distance-ss.png"}
     with pytest.raises(DataError, match="vhd bench"):
         write_report(tmp_path / "none")
     with pytest.raises(DataError, match="directly in"):
@@ -148,7 +151,7 @@ def test_uniform_instances_have_a_table_of_their_own(tmp_path: Path) -> None:
         config = replace(CONFIG, methods=("vhd", "fh-h3"), n=5, keep=0, distribution=distribution, seeds=seeds)
         run_benchmark(config, tmp_path, lambda *_: choice, ToyController())
     write_report(tmp_path)
-    own, rest = (tmp_path / "report.md").read_text().split("## Uniform instances")
+    own, rest = (tmp_path / "report.md").read_text().split("Uniform instances\n")
     uniform = rest.split("## ")[0]
     assert "toy paper" in own
     assert "paper" not in uniform
@@ -157,18 +160,46 @@ def test_uniform_instances_have_a_table_of_their_own(tmp_path: Path) -> None:
     assert seeds_section.count("100: ") == 4, "two methods, two protocols; uniform ones have one seed"
 
 
-def test_the_case_is_the_one_on_which_vhd_saves_most(results: Path) -> None:
+def test_the_case_is_the_farthest_pair_whatever_came_of_it(results: Path) -> None:
     rows = [row for item in read_folder(results) for row in item.rows if "gamma" not in str(item.path)]
+    far = {0: 1.0, 1: 3.0, 2: 3.0, 3: 2.0}
+    placed = [replace(row, geodesic=far.get(row.instance, 9.0)) for row in rows]
+    assert choose_case(placed, CASE_METHODS, [0, 1, 2, 3]) == 1, "the first of equals"
+    assert choose_case([replace(row, success=False) for row in placed], CASE_METHODS, [0, 2, 3]) == 2
+    assert choose_case(placed, CASE_METHODS, []) is None
+    assert choose_case([row for row in placed if row.method != "fh-h1"], CASE_METHODS, [0, 1]) is None
 
-    def changed(row: Row) -> Row:
-        if row.method == "fh-h3" and row.instance == 2:
-            return replace(row, steps=5000)
-        return replace(row, success=row.success or row.method == "vhd", steps=max(row.steps, 1))
 
-    changed_rows = [changed(row) for row in rows]
-    assert choose_case(changed_rows, CASE_METHODS, [0, 1, 2, 3]) == 2
-    assert choose_case(changed_rows, CASE_METHODS, []) is None
-    assert choose_case([row for row in changed_rows if row.method != "fh-h1"], CASE_METHODS, [0, 1]) is None
+def test_tracks_and_analyses_have_sections_of_their_own(results: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "tracks"
+    (folder / "toy").mkdir(parents=True)
+    text = (results / "toy" / "vhd-ss-0.jsonl").read_text()
+    (folder / "toy" / "vhd-ss-0.jsonl").write_text(text)
+    (folder / "toy" / "vhd-paper-ss-0.jsonl").write_text(text.replace('"method": "vhd"', '"method": "vhd-paper"'))
+    row = {"environment": "toy", "protocol": "ss", "n": 10, "success_rate": 0.5, "low": 0.3, "high": 0.7, "spl": 0.4}
+    for scale in (1.0, 2.0):
+        MISMATCH.table(folder).put({**row, "arm": "VHD", "scale": scale})
+    written = {path.name for path in write_report(folder)}
+    assert "toy-analysis-mismatch.png" in written
+    report = (folder / "report.md").read_text()
+    own, papers = report.split("## Track paper")
+    assert "| VHD (SS) | SR |" in own
+    assert "recipe paper" not in own
+    assert "| VHD, recipe paper (SS) | SR |" in papers
+    assert "| toy | VHD | ss | 2.00 | 10 | 50.0% |" in papers
+    assert papers.count("Robustness to length mismatch") == 1
+
+
+def test_the_table_of_tracks_says_what_the_recipes_say() -> None:
+    table = differences_table(["maze2d-umaze", "maze2d-large"])
+    rows = {row[0]: row[1:] for row in table.rows}
+    assert rows["planner predicts"] == ("epsilon", "v_prediction")
+    assert rows["control steps between knots"] == ("1", "8; maze2d-large 16")
+    assert rows["crops per update"] == ("2 x 32", "1 x 128")
+    assert rows["optimiser"] == ("Adam, 0.0002 constant", "muon, 0.001, cosine")
+    assert rows["Length Predictor's goals"] == ("whole states, one encoder", "places")
+    assert all(paper != default for paper, default in rows.values())
+    assert differences_table(["toy"]).rows == ()
 
 
 def test_a_gif_has_the_rollouts_frames(results: Path, tmp_path: Path) -> None:

@@ -60,11 +60,11 @@ def test_old_streams_are_marked_and_not_compared_with_new_ones() -> None:
     assert main_table(both_old)[0].rows[0][2] == "98.0★† [93.0, 99.4]", "old ones are compared with each other"
 
 
-def test_a_method_that_the_paper_has_not_is_shown_and_not_compared() -> None:
+def test_methods_of_the_recipe_paper_stand_beside_the_papers_figures() -> None:
     good, bad = rates(98, 62)
-    cells = [toy_cell(good), toy_cell(bad, method="fh-h1"), toy_cell(good[:40], method="vhd-paper")]
-    table, notes = main_table(cells)
-    assert [row[2][:5] for row in table.rows[::2]] == ["98.0★", "62.0 ", "100.0"]
+    table, notes = main_table([toy_cell(good, method="vhd-paper"), toy_cell(bad, method="fh-h1-paper")])
+    assert [row[0] for row in table.rows[::2]] == ["VHD, recipe paper (SS)", "FH-H1, recipe paper (SS)"]
+    assert [(row[2][:5], row[3]) for row in table.rows[::2]] == [("98.0★", "97.1"), ("62.0 ", "63.3")]
     assert notes == []
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -87,5 +88,13 @@ def test_damaged_side_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="damaged"):
         load_rollout(tmp_path / "r.npz")
     np.savez(tmp_path / "other.npz", a=np.ones(2))
-    with pytest.raises(DataError, match="lacks"):
+    with pytest.raises(DataError, match="missing"):
         load_plans(tmp_path / "other.npz")
+
+
+def test_spl_weighs_success_by_the_shortest_over_the_executed_path() -> None:
+    """By hand: 1 * 2/4, 0 * 2/3, 1 * 2/2 (a path cut short by the tolerance counts as the shortest), 1 at the goal."""
+    paths = [(True, 2.0, 4.0), (False, 2.0, 3.0), (True, 2.0, 1.9), (True, 0.0, 0.0)]
+    rows = [replace(row(n, hit, 10), geodesic=short, path=long) for n, (hit, short, long) in enumerate(paths)]
+    assert summarize_cell(rows, CONFIG).spl == pytest.approx((0.5 + 0 + 1 + 1) / 4)
+    assert summarize_cell([*rows, row(9, True, 10)], CONFIG).spl is None, "a path is not known"

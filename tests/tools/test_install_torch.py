@@ -52,7 +52,7 @@ def test_uv_gets_the_build_that_pip_has_not(monkeypatch, build, brings, backend)
     programs = install(monkeypatch, build, Programs(brings))
     assert programs.installed_by == "uv"
     assert f"--torch-backend {backend}" in programs.ran[-1]
-    assert "requirements.lock" in programs.ran[-1]
+    assert "constraints.txt" in programs.ran[-1]
 
 
 def test_where_the_cpu_build_cannot_be_reached_it_is_said_and_pips_is_taken(monkeypatch, capsys) -> None:

@@ -12,15 +12,18 @@ import time
 from dataclasses import asdict, replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.numpy import save_file
 from torch import nn
 
-from vhdiffuser.errors import DataError, Interrupted, VhdError
+from vhdiffuser.errors import DataError, Interrupted, VhdError, VhdWarning
 from vhdiffuser.files import sha256
+from vhdiffuser.locks import exclusive
+from vhdiffuser.torch_network import state_dict
 from vhdiffuser.training.config import LoopConfig
-from vhdiffuser.training.loop import train
+from vhdiffuser.training.loop import SNAPSHOTS, train
 from vhdiffuser.training.optimizer import learning_rate
 from vhdiffuser.weights.format import ModelHeader, load_model, read_tensors, save_model, save_tensors
 
@@ -38,12 +41,14 @@ class LineTask:
 
     def loss(self, network, ema, generator, update):
         assert not any(parameter.requires_grad for parameter in ema.parameters())
-        self.seen += 1
         if update == self.stop_at:
             os.kill(os.getpid(), signal.SIGTERM)
         x = torch.randn(32, 1, generator=generator)
         loss = ((network(x) - (3 * x - 1)) ** 2).mean()
         return loss * float("nan") if update == self.bad_at else loss, {"batch_mean": x.mean()}
+
+    def observe(self, scalars, update):
+        self.seen += 1
 
     def state(self):
         return {"seen": self.seen}
@@ -71,7 +76,7 @@ def test_it_learns_and_logs(tmp_path):
     path = train(lambda device: LineTask(), CONFIG, tmp_path, statuses.append)
     tensors, header = load_model(path, "planner")
     network = LineTask().make_network()
-    network.load_state_dict(tensors)
+    network.load_state_dict(state_dict(tensors))
     x = torch.linspace(-1, 1, 9)[:, None]
     torch.testing.assert_close(network(x), 3 * x - 1, atol=0.1, rtol=0)
     assert header.updates == 300
@@ -90,7 +95,7 @@ def test_fine_tuning_begins_where_the_model_ended(tmp_path):
     few = replace(CONFIG, updates=1, learning_rate=1e-9)
     path = train(lambda device: LineTask(), few, tmp_path / "second", lambda status: None, begin_with=model)
     tensors, header = load_model(path, "planner")
-    torch.testing.assert_close(tensors, learned, atol=1e-6, rtol=0)
+    torch.testing.assert_close(state_dict(tensors), state_dict(learned), atol=1e-6, rtol=0)
     assert header.updates == 1
     assert header.notes["began_with"] == {"sha256": sha256(model)[:12], "updates": 300}
     path = train(lambda device: LineTask(), few, tmp_path / "again", lambda status: None, begin_with=path)
@@ -104,8 +109,8 @@ def test_same_seed_same_weights_other_seed_others(tmp_path):
     (one, _), _ = run(tmp_path / "a")
     (two, _), _ = run(tmp_path / "b")
     (other, _), _ = run(tmp_path / "c", LoopConfig(**{**CONFIG.__dict__, "seed": 1}))
-    assert all(torch.equal(one[key], two[key]) for key in one)
-    assert not torch.equal(one["0.weight"], other["0.weight"])
+    assert all(np.array_equal(one[key], two[key]) for key in one)
+    assert not np.array_equal(one["0.weight"], other["0.weight"])
 
 
 def test_sigterm_writes_a_checkpoint_and_the_next_run_ends_at_the_same_weights(tmp_path):
@@ -114,7 +119,7 @@ def test_sigterm_writes_a_checkpoint_and_the_next_run_ends_at_the_same_weights(t
         run(tmp_path / "stopped", stop_at=123)
     assert stop.value.signal == signal.SIGTERM
     (resumed, header), task = run(tmp_path / "stopped")
-    assert all(torch.equal(whole[key], resumed[key]) for key in whole)
+    assert all(np.array_equal(whole[key], resumed[key]) for key in whole)
     assert task.seen == 300, "the task's own state went on too"
     assert header.updates == 300
     updates = [json.loads(line)["update"] for line in (tmp_path / "stopped/log.jsonl").read_text().splitlines()]
@@ -134,7 +139,7 @@ def test_a_checkpoint_of_version_0_2_goes_on_unless_its_data_was_averaged(tmp_pa
             with pytest.raises(DataError, match=r"averages the data's states .*--restart"):
                 run(folder)
     (resumed, _), _ = run(folder)
-    assert all(torch.equal(whole[key], resumed[key]) for key in whole)
+    assert all(np.array_equal(whole[key], resumed[key]) for key in whole)
 
 
 def test_a_finished_run_is_left_alone_to_the_byte(tmp_path):
@@ -151,13 +156,13 @@ def test_a_finished_run_gets_a_new_header_when_it_would_differ_and_its_model_whe
     (same, changed), _ = run(tmp_path, steps=9)  # how to plan, not how to train
     assert changed.planning["steps"] == [9]
     assert changed.notes == header.notes, "minutes and loss are of the training, and there was none"
-    assert all(torch.equal(tensors[key], same[key]) for key in tensors)
+    assert all(np.array_equal(tensors[key], same[key]) for key in tensors)
     for spoil in (Path.unlink, lambda path: path.write_bytes(b"torn")):
         spoil(tmp_path / "model.safetensors")
         (again, written), _ = run(tmp_path)
         assert written.updates == 300
         assert written.notes["minutes"] == header.notes["minutes"]
-        assert all(torch.equal(tensors[key], again[key]) for key in tensors)
+        assert all(np.array_equal(tensors[key], again[key]) for key in tensors)
 
 
 @pytest.mark.slow
@@ -179,7 +184,7 @@ def test_kill_minus_nine_resumes_to_the_same_weights(tmp_path):
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == -9, done.stderr
     (resumed, _), _ = run(tmp_path / "killed")
-    assert all(torch.equal(whole[key], resumed[key]) for key in whole)
+    assert all(np.array_equal(whole[key], resumed[key]) for key in whole)
 
 
 def test_damaged_and_foreign_checkpoints_are_refused(tmp_path):
@@ -198,9 +203,60 @@ def test_damaged_and_foreign_checkpoints_are_refused(tmp_path):
         path.write_bytes(flipped(good, place))
         with pytest.raises(DataError, match="damaged.*--restart"):
             run(tmp_path)
-    save_model(path, {"a": torch.zeros(1)}, LineTask().header())
+    save_model(path, {"a": np.zeros(1)}, LineTask().header())
     with pytest.raises(DataError, match="not a checkpoint"):
         run(tmp_path)
+
+
+def test_a_damaged_checkpoint_falls_back_to_the_one_before_and_says_so(tmp_path):
+    (whole, _), _ = run(tmp_path / "whole")
+    folder = tmp_path / "run"
+    for stop in (20, 40):
+        with pytest.raises(Interrupted):
+            run(folder, stop_at=stop)
+    last, before = folder / "checkpoint.safetensors", folder / "checkpoint-before.safetensors"
+    good = last.read_bytes()
+    last.write_bytes(flipped(good, len(good) - 9))
+    with pytest.warns(VhdWarning, match=r"damaged.*goes on from the checkpoint before it, of update \d+"):
+        (tensors, _), made = run(folder)
+    assert made.seen == 300
+    assert all(np.array_equal(tensors[key], whole[key]) for key in whole), "the same weights all the same"
+    last.write_bytes(good[:50])
+    before.write_bytes(good[:60])
+    with pytest.raises(DataError, match=r"The one before it, .* is damaged too.*--restart"):
+        run(folder, replace(CONFIG, updates=301))
+    last.unlink()
+    before.write_bytes(good)
+    with pytest.warns(VhdWarning, match="missing"):
+        run(folder)
+
+
+def test_a_restarted_run_does_not_fall_back_to_the_old_one(tmp_path):
+    run(tmp_path)
+    train(lambda device: LineTask(width=4), CONFIG, tmp_path, lambda status: None, restart=True)
+    before = tmp_path / "checkpoint-before.safetensors"
+    assert not before.exists() or read_tensors(before)[1]["identity"]["config"]["width"] == 4
+
+
+def test_an_exploding_loss_stops_with_the_last_good_checkpoint(tmp_path):
+    class Exploding(LineTask):
+        def loss(self, network, ema, generator, update):
+            loss, scalars = super().loss(network, ema, generator, update)
+            return (loss * 1e9 if update >= 60 else loss), scalars
+
+    with pytest.raises(Interrupted):
+        run(tmp_path, stop_at=50)
+    before = (tmp_path / "checkpoint.safetensors").read_bytes()
+    with pytest.raises(VhdError, match=r"training diverged.*The checkpoint of update \d+"):
+        train(lambda device: Exploding(), CONFIG, tmp_path, lambda status: None)
+    assert (tmp_path / "checkpoint.safetensors").read_bytes() == before
+
+
+def test_one_training_at_a_time_in_a_folder_and_no_lock_afterwards(tmp_path):
+    with exclusive(tmp_path, "training in it"), pytest.raises(DataError, match="another process .* is training in it"):
+        run(tmp_path)
+    run(tmp_path)
+    assert not (tmp_path / ".lock").exists()
 
 
 def flipped(content: bytes, place: int) -> bytes:
@@ -218,7 +274,7 @@ def test_what_diverged_is_not_saved_and_the_advice_works(tmp_path):
         run(tmp_path, bad_at=39)
     (tensors, header), _ = run(tmp_path, replace(CONFIG, learning_rate=0.005, precision="fp32"))
     assert header.updates == 300
-    assert all(value.isfinite().all() for value in tensors.values())
+    assert all(np.isfinite(value).all() for value in tensors.values())
 
 
 @pytest.mark.parametrize("change", [{"updates": 35}, {"updates": 10**6, "minutes": 0.01}, {"checkpoint_minutes": 0.0}])
@@ -257,7 +313,7 @@ def test_precisions_and_threads_can_change_within_a_process(tmp_path):
     for number, precision in enumerate(("fp32", "bf16", "auto", "fp32")):
         (tensors, _), _ = run(tmp_path / str(number), replace(CONFIG, precision=precision, threads=number + 1))
         network = LineTask().make_network()
-        network.load_state_dict(tensors)
+        network.load_state_dict(state_dict(tensors))
         x = torch.linspace(-1, 1, 9)[:, None]
         torch.testing.assert_close(network(x), 3 * x - 1, atol=0.1, rtol=0)
     assert torch.get_num_threads() == before
@@ -305,7 +361,7 @@ def test_restart_keeps_the_old_run_until_the_new_one_has_a_checkpoint(tmp_path):
     run(tmp_path, replace(CONFIG, seed=1))  # goes on with the new run
     (fresh, _), _ = run(tmp_path / "fresh", replace(CONFIG, seed=1))
     (tensors, _), _ = run(tmp_path, replace(CONFIG, seed=1))
-    assert all(torch.equal(fresh[key], tensors[key]) for key in fresh)
+    assert all(np.array_equal(fresh[key], tensors[key]) for key in fresh)
     assert (tmp_path / "notes.txt").read_text() == "mine"
 
 
@@ -352,6 +408,18 @@ def test_the_average_waits_and_then_takes_every_tenth_update(tmp_path):
     torch.testing.assert_close(averages(25), 0.5 * networks(11) + 0.5 * networks(21))
 
 
+def test_snapshots_are_the_models_of_shorter_runs(tmp_path):
+    config = replace(CONFIG, updates=25, final_rate=1.0, snapshot_every=10)
+    run(tmp_path / "long", config)
+    snapshots = sorted((tmp_path / "long" / SNAPSHOTS).glob("*"))
+    assert [path.name for path in snapshots] == ["00000010.safetensors", "00000020.safetensors"]
+    for path, updates in zip(snapshots, (10, 20), strict=True):
+        (expected, _), _ = run(tmp_path / str(updates), replace(config, updates=updates, snapshot_every=None))
+        tensors, header = load_model(path, "planner")
+        assert (header.updates, header.notes["loop"]["snapshot_every"]) == (updates, 10)
+        assert all(np.array_equal(tensors[key], expected[key]) for key in expected)
+
+
 def test_a_budget_in_minutes_ends_early_and_the_rate_has_decayed_by_then(tmp_path, monkeypatch):
     """On a clock on which an update takes a second."""
     now = [0.0]
@@ -385,9 +453,9 @@ def test_unusable_device_is_said(tmp_path):
 
 def test_model_files_refuse_the_wrong_kind_and_damage(tmp_path):
     path = tmp_path / "m.safetensors"
-    save_model(path, {"a": torch.ones(2, dtype=torch.float16)}, LineTask().header())
+    save_model(path, {"a": np.ones(2, np.float16)}, LineTask().header())
     tensors, header = load_model(path, "planner")
-    assert tensors["a"].dtype == torch.float32
+    assert tensors["a"].dtype == np.float32
     assert (header.config, header.planning) == ({"width": 8}, {"steps": [5]}), "a tuple comes back as a list"
     with pytest.raises(DataError, match="holds a planner model, but a length model"):
         load_model(path, "length")
@@ -399,7 +467,7 @@ def test_model_files_refuse_the_wrong_kind_and_damage(tmp_path):
 
 
 def test_the_same_model_is_the_same_file(tmp_path):
-    tensors = {name: torch.full((3,), float(number)) for number, name in enumerate("zyxabc")}
+    tensors = {name: np.full(3, number, np.float32) for number, name in enumerate("zyxabc")}
     for number in range(20):
         save_model(tmp_path / f"{number}", tensors, LineTask().header())
     assert len({(tmp_path / f"{number}").read_bytes() for number in range(20)}) == 1
@@ -407,7 +475,7 @@ def test_the_same_model_is_the_same_file(tmp_path):
 
 def test_every_flipped_bit_of_a_model_is_noticed(tmp_path):
     path = tmp_path / "m.safetensors"
-    save_model(path, {"a": torch.arange(40.0), "n": torch.tensor(3)}, LineTask().header())
+    save_model(path, {"a": np.arange(40.0), "n": np.array(3)}, LineTask().header())
     good = path.read_bytes()
     for place in range(len(good)):
         path.write_bytes(flipped(good, place))
@@ -418,13 +486,13 @@ def test_every_flipped_bit_of_a_model_is_noticed(tmp_path):
 def test_models_of_the_first_release_load_and_what_is_not_finite_never(tmp_path):
     path, header = tmp_path / "m.safetensors", LineTask().header()
     with pytest.raises(DataError, match="'a' holds NaN or infinity"):
-        save_model(path, {"a": torch.tensor([1.0, float("inf")])}, header)
+        save_model(path, {"a": np.array([1.0, np.inf])}, header)
     assert not path.exists()
     text = json.dumps({"format": 1, **asdict(header)})
-    for values, sound in ((torch.ones(2), True), (torch.tensor([float("nan")]), False)):
+    for values, sound in ((np.ones(2), True), (np.array([np.nan]), False)):
         save_file({"a": values}, path, metadata={"vhdiffuser": text})
         if sound:
-            assert torch.equal(load_model(path, "planner")[0]["a"], values)
+            assert np.array_equal(load_model(path, "planner")[0]["a"], values)
         else:
             with pytest.raises(DataError, match="NaN or infinity.*again"):
                 load_model(path, "planner")

@@ -145,13 +145,13 @@ def test_a_plan_of_no_environment_is_kept_too(tmp_path: Path) -> None:
 def test_what_is_no_plan_is_refused(tmp_path: Path) -> None:
     with pytest.raises(VhdError, match=".npz, .json, .csv"):
         umaze_plan().save(tmp_path / "plan.txt")
-    with pytest.raises(DataError, match="missing"):
+    with pytest.raises(DataError, match="no such file"):
         Plan.load(tmp_path / "nothing.npz")
     (tmp_path / "plan.npz").write_bytes(b"PK no zip")
     with pytest.raises(DataError, match="damaged"):
         Plan.load(tmp_path / "plan.npz")
     np.savez(tmp_path / "objects.npz", states=np.array([{}, 1], object), goal=np.zeros(2))
-    with pytest.raises(DataError, match="damaged"):
+    with pytest.raises(DataError, match="array of numbers"):
         Plan.load(tmp_path / "objects.npz")
     csv = umaze_plan().save(tmp_path / "plan.csv")
     with pytest.raises(VhdError, match="planner.spec"):

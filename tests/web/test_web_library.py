@@ -16,6 +16,7 @@ from vhdiffuser.envs.registry import environments
 from vhdiffuser.errors import UnknownNameError
 from vhdiffuser.length.config import LengthConfig, goal_dims
 from vhdiffuser.length.network import LengthNetwork
+from vhdiffuser.torch_network import arrays
 from vhdiffuser.web import planning
 from vhdiffuser.web.library import Entry, Library, Missing
 from vhdiffuser.web.limits import NotReady
@@ -27,7 +28,7 @@ from vhdiffuser.weights.places import run_folder
 
 def save(kind: str, name: str, network: torch.nn.Module, config: dict, planning: dict | None = None) -> None:
     header = ModelHeader(kind, SPEC.to_json(), config, NORMALIZER.to_json(), "f", planning=planning or {})
-    save_model(run_folder(SPEC.name, name) / "model.safetensors", network.state_dict(), header)
+    save_model(run_folder(SPEC.name, name) / "model.safetensors", arrays(network.state_dict()), header)
 
 
 def save_planner(name: str, horizon: int | None = None) -> None:

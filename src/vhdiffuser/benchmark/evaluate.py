@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
-
-from torch import nn
 
 from vhdiffuser.arguments import shown
 from vhdiffuser.benchmark.methods import PlannerChoice
@@ -17,9 +14,11 @@ from vhdiffuser.control.base import Controller, default_controller
 from vhdiffuser.envs.environment import Environment
 from vhdiffuser.envs.registry import get_environment
 from vhdiffuser.errors import VhdError
+from vhdiffuser.files import scratch_folder
 from vhdiffuser.length.predictor import LengthPredictor
 from vhdiffuser.planner.planner import Planner
 from vhdiffuser.results.summary import Summary
+from vhdiffuser.runtime.network import Network
 
 
 def evaluate(
@@ -69,8 +68,8 @@ def evaluate(
         raise VhdError(f"controller must be a vhdiffuser Controller, or none; got {shown(controller)}.")
     if folder is not None:
         return run_benchmark(config, Path(folder), lambda *_: choice, controller)
-    with tempfile.TemporaryDirectory() as temporary:
-        return run_benchmark(config, Path(temporary), lambda *_: choice, controller)
+    with scratch_folder() as temporary:
+        return run_benchmark(config, temporary, lambda *_: choice, controller)
 
 
 def _digests(planner: Planner) -> dict[str, str]:
@@ -81,9 +80,9 @@ def _digests(planner: Planner) -> dict[str, str]:
     return {kind: _digest(network) for kind, network in networks.items()}
 
 
-def _digest(network: nn.Module) -> str:
+def _digest(network: Network) -> str:
     digest = hashlib.sha256()
-    for name, tensor in sorted(network.state_dict().items()):
+    for name, tensor in sorted(network.tensors.items()):
         digest.update(name.encode())
-        digest.update(tensor.cpu().numpy().tobytes())
+        digest.update(tensor.tobytes())
     return digest.hexdigest()

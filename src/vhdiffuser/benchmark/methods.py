@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vhdiffuser.diffusion.options import OptionChanges, PlanningOptions
 from vhdiffuser.envs.environment import Environment
 from vhdiffuser.envs.registry import get_environment
-from vhdiffuser.errors import DataError, UnknownNameError
+from vhdiffuser.errors import DataError, UnknownNameError, VhdError
 from vhdiffuser.execution.loop import BatchPlanner
 from vhdiffuser.files import sha256
 from vhdiffuser.length.predictor import LengthPredictor
@@ -53,14 +53,14 @@ METHODS: dict[str, Method] = {
         Method("fh-h1", 0, predicts=False),
         Method("fh-h2", 1, predicts=False),
         Method("fh-h3", 2, predicts=False),
-        # Not a row of the table: VHD trained with the paper's and Diffuser's values alone.
-        Method("vhd-paper", None, predicts=True, recipe="paper"),
     )
 }
-
-
-TABLE_METHODS = ("vhd", "fh-lp", "fh-h1", "fh-h2", "fh-h3")
+TABLE_METHODS = tuple(METHODS)
 """The rows of Table II."""
+# The same with networks trained by the recipe `paper`: nothing of ours.
+METHODS |= {
+    f"{method.name}-paper": replace(method, name=f"{method.name}-paper", recipe="paper") for method in METHODS.values()
+}
 
 
 def get_method(name: str) -> Method:
@@ -69,6 +69,23 @@ def get_method(name: str) -> Method:
         return METHODS[name]
     except KeyError:
         raise UnknownNameError("method", name, list(METHODS)) from None
+
+
+def controller_for(methods: Sequence[str], environment: Environment) -> str:
+    """Name of the controller under which methods are compared: the environment's own.
+
+    The paper reads plans by their index, one action each: so do methods of the recipe `paper`, also where the
+    environment's own controller follows the path.
+    """
+    recipes = {get_method(name).recipe for name in methods}
+    if environment.controller != "path_following" or "paper" not in recipes:
+        return environment.controller
+    if len(recipes) > 1:
+        raise VhdError(
+            f"{environment.name}: methods of the recipe `paper` read plans by their index, the others follow the path. "
+            "Run them in two commands, or name one --controller for all."
+        )
+    return "inverse_dynamics"
 
 
 @dataclass(frozen=True)
@@ -83,6 +100,8 @@ class PlannerChoice:
     """Digest of each model file, by kind."""
     saved: PlanningOptions | None = None
     """The options saved with the planner; None if it was never saved."""
+    horizon: int | None = None
+    """Length of every plan, in place of the method's."""
 
     @classmethod
     def of(cls, planner: Planner, models: dict[str, str]) -> PlannerChoice:
@@ -116,13 +135,21 @@ def load_method(
     >>> choice = load_method("vhd", "maze2d-umaze", candidates=4)     # doctest: +SKIP
     """
     known = environment if isinstance(environment, Environment) else get_environment(environment)
-    method = get_method(name)
-    paths = method_models(method, known, source)
-    lengths = (2, max(known.spec.T_max, *known.horizons))
+    return load_choice(method_models(get_method(name), known, source), known, source, **options)
+
+
+def load_choice(
+    paths: dict[str, Path], environment: Environment, source: Source = "auto", **options: Unpack[OptionChanges]
+) -> PlannerChoice:
+    """A planner from model files by kind: `planner` and, where lengths are predicted, `length`.
+
+    Composed plans need the environment's route graph too, which `source` finds.
+    """
+    lengths = (2, max(environment.spec.T_max, *environment.horizons))
     planner = Planner.load(paths["planner"], outside="ignore", lengths=lengths).with_options(**options)
-    if method.predicts:
+    if "length" in paths:
         if planner.options.piece and planner.config.horizon is None:
-            paths["route"] = _route_graph(known, planner.options.piece, source)
+            paths = {**paths, "route": _route_graph(environment, planner.options.piece, source)}
         planner.length_predictor = LengthPredictor.load(paths["length"], routes=paths.get("route"))
     return PlannerChoice.of(planner, {kind: sha256(path) for kind, path in paths.items()})
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from vhdiffuser.envs.base import PlanningEnv
@@ -10,27 +12,45 @@ from vhdiffuser.results.rollout_files import PlanSheet
 from vhdiffuser.types import FloatArray, Instance
 
 MISMATCH = (0.5, 1.0, 1.4)
-"""Lengths of the plans in Fig. 1, as multiples of L_hat."""
+"""Lengths of the plans in Fig. 1, as multiples of L_hat, where there are no planners of fixed horizons."""
 
 
 def plan_sheet(
-    planner: BatchPlanner, env: PlanningEnv, walls: FloatArray, instances: list[Instance], seed: int
+    planner: BatchPlanner,
+    env: PlanningEnv,
+    walls: FloatArray,
+    instances: list[Instance],
+    seed: int,
+    fixed: Mapping[int, BatchPlanner] | None = None,
 ) -> PlanSheet:
-    """Fig. 1: the pair with the longest L_hat among `instances`, planned too short, right and too long."""
+    """Fig. 1: one pair among `instances`, planned too short, right and too long.
+
+    With planners of three horizons (`fixed`, by horizon) each plans at its own, for the pair whose L_hat is nearest to
+    the middle one. Otherwise VHD plans the pair with the longest L_hat at multiples of it.
+    """
     spec = planner.spec
     starts = np.stack([spec.planning_state(env.reset(item)) for item in instances])
     goals = np.stack([item.goal for item in instances])
     predicted = np.asarray(planner.predict_lengths(starts, goals))
-    # A pair whose longest plan still fits below T_max shows all three lengths.
-    fitting = np.where(predicted * MISMATCH[-1] <= spec.T_max, predicted, 0)
-    number = int(fitting.argmax())
-    lengths = np.clip(np.rint(predicted[number] * np.array(MISMATCH)), spec.L_min, spec.T_max).astype(np.int64)
-    rows = [number] * len(lengths)
-    seeds = np.full(len(lengths), plan_seed(seed, number, 0), np.int64)
-    plans = planner.plan_batch(starts[rows], goals[rows], lengths, seeds=seeds)
+    if fixed:
+        planners = dict(sorted(fixed.items()))
+        H = list(planners)[len(planners) // 2]
+        number = int(np.abs(predicted - H).argmin())
+        rule = f"its predicted length ({predicted[number]}) is nearest to {H}"
+    else:
+        # A pair whose longest plan still fits below T_max shows all three lengths.
+        number = int(np.where(predicted * MISMATCH[-1] <= spec.T_max, predicted, 0).argmax())
+        lengths = np.clip(np.rint(predicted[number] * np.array(MISMATCH)), spec.L_min, spec.T_max).astype(np.int64)
+        planners = {int(length): planner for length in lengths}
+        rule = f"its predicted length ({predicted[number]}) is the longest"
+    start, goal = starts[number][None], goals[number][None]
+    seeds = np.array([plan_seed(seed, number, 0)])
+    plans = [own.plan_batch(start, goal, np.array([length]), seeds=seeds)[0] for length, own in planners.items()]
     return PlanSheet(
         environment=spec.name,
         goal=goals[number],
         plans=tuple(spec.goal_of(plan.states) for plan in plans),
         walls=np.asarray(walls),
+        planner="" if fixed else "VHD",
+        rule=f"of {len(instances)}, {rule}",
     )

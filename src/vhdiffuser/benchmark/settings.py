@@ -54,9 +54,11 @@ class BenchConfig:
     keep: int = 10
     """Number of rollouts per seed to save in full, for figures and videos."""
     workers: int = 0
-    """Processes that step simulators; 0: one per core."""
+    """Threads or processes that step simulators; 0: one per core."""
     simulators: int = 0
     """Simulators in use at once; 0: the environment's default."""
+    shard: int = 200
+    """Instances that are planned and executed together; the last bits of their rows depend on it."""
 
     @property
     def size(self) -> int:
@@ -68,6 +70,7 @@ class BenchConfig:
             as_whole("n (instances of each seed)", self.n, least=1)
         as_whole("workers", self.workers)
         as_whole("keep", self.keep)
+        as_whole("shard", self.shard, least=1)
         for name in ("methods", "protocols"):
             if not getattr(self, name):
                 raise VhdError(f"no {name[:-1]} was given; name one or more of {name}.")

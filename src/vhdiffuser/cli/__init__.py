@@ -7,18 +7,20 @@ it runs, so that `vhd --help` does not wait for torch and MuJoCo.
 from __future__ import annotations
 
 import difflib
+import io
 import os
 import re
 import signal
 import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from importlib.metadata import version
 from typing import Any
 
-from vhdiffuser.errors import Interrupted, VhdError, VhdWarning
+from vhdiffuser.errors import TRAINING_PACKAGES, Interrupted, MissingExtraError, VhdError, VhdWarning
+from vhdiffuser.signals import STOPPING, interrupt_on_signals
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "demo": ("vhdiffuser.cli.demo:Demo", "run the shipped weights and compare with the paper's numbers"),
@@ -28,9 +30,21 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "train": ("vhdiffuser.cli.train:Train", "train a planner, a Length Predictor or an inverse dynamics model"),
     "recipes": ("vhdiffuser.cli.recipes:Recipes", "show recipes: networks, training and planning options"),
     "plan": ("vhdiffuser.cli.plan:PlanCommand", "plan from a start to a goal; write a picture, JSON, CSV or GIF"),
+    "export": ("vhdiffuser.cli.export:Export", "write ONNX models for computers without torch or Python"),
     "bench": ("vhdiffuser.cli.bench:Bench", "run the paper's methods and protocols on random instances"),
+    "analyse": (
+        "vhdiffuser.cli.analyse:Analyse",
+        "the paper's analyses: crops, length mismatch, unseen lengths, the predictor's terms, learning curves",
+    ),
     "report": ("vhdiffuser.cli.bench:Report", "make tables and figures from benchmark results"),
-    "reproduce": ("vhdiffuser.cli.reproduce:Reproduce", "reproduce one environment: data, training, benchmark, report"),
+    "sweep": (
+        "vhdiffuser.cli.sweep:SweepCommand",
+        "try a grid of recipe fields, and compare them in a table and a plot",
+    ),
+    "reproduce": (
+        "vhdiffuser.cli.reproduce:Reproduce",
+        "reproduce an environment, or all: data, training, benchmark, report",
+    ),
     "eval-length": ("vhdiffuser.cli.eval_length:EvalLength", "evaluate a Length Predictor against true distances"),
     "eval-plans": ("vhdiffuser.cli.eval_plans:EvalPlans", "compare plans with held-out episodes; no simulator needed"),
     "eval-dynamics": (
@@ -49,6 +63,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "completion": ("vhdiffuser.cli.completion:Completion", "print a completion script for bash, zsh, tcsh or fish"),
 }
 
+_SIGPIPE = 13
 _REFERENCE = re.compile(r"(.+\.py|[A-Za-z_]\w*(\.\w+)+):[A-Za-z_]\w*")
 """A reference to an environment: a file, or a module with a dot in its name, and an attribute."""
 _NAMELESS = ("serve", "envs", "report", "completion")
@@ -72,17 +87,43 @@ ENV is the name of an environment (`vhd envs`) or imported dataset, or your own 
 
 def main() -> None:
     """Entry point of `vhd`."""
-    # Like Ctrl-C: open files are closed, worker processes end, and the message says how to continue.
-    signal.signal(signal.SIGTERM, _interrupt)
-    sys.exit(run(sys.argv[1:]))
-
-
-def _interrupt(number: int, frame: object) -> None:
-    raise Interrupted(number)
+    # Signals are handled like Ctrl-C: files are closed, worker processes end, and the message says how to continue.
+    interrupt_on_signals()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a path may hold bytes that are no text
+            stream.reconfigure(errors="backslashreplace")
+    code = run(sys.argv[1:])
+    for number in STOPPING:  # there is nothing left to stop
+        signal.signal(number, signal.SIG_IGN)
+    sys.exit(code)
 
 
 def run(arguments: list[str]) -> int:
-    """Run one command. Returns 0 on success, 1 on an error, 2 for an invalid command line, 128 + n after signal n."""
+    """Run one command. Returns 0 on success, 1 on an error, 2 for an invalid command line, 128 + n after signal n.
+
+    Output that nobody reads any more (`vhd envs | head -1`) counts as SIGPIPE, as for other programs.
+    """
+    try:
+        code = _run(arguments)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        _drop_output()
+        return 128 + _SIGPIPE
+    except OSError as error:  # standard output on a full disk
+        _drop_output()
+        print(f"vhd: the output could not be written ({error}).", file=sys.stderr)
+        return 1
+    return code
+
+
+def _drop_output() -> None:
+    """Send the rest of the output nowhere: Python would try to write it again when it ends."""
+    with suppress(OSError, ValueError, AttributeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _run(arguments: list[str]) -> int:
     name, rest = (arguments[0], arguments[1:]) if arguments else ("--help", [])
     if name in ("-h", "--help", "help"):
         print(_overview())
@@ -98,16 +139,26 @@ def run(arguments: list[str]) -> int:
     try:
         with _warnings_in_words():
             parse(name, _with_references(name, rest)).run()
-        sys.stdout.flush()
     except VhdError as error:
         print(f"vhd: {error}", file=sys.stderr)
+        return 1
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in TRAINING_PACKAGES:
+            raise
+        print(f"vhd: {MissingExtraError('train', f'vhd {name}')}", file=sys.stderr)
         return 1
     except KeyboardInterrupt as stop:
         interrupted = stop if isinstance(stop, Interrupted) else Interrupted(signal.SIGINT)
         print(f"vhd: {interrupted}", file=sys.stderr)
         return 128 + interrupted.signal
-    except BrokenPipeError:  # the reader of our output (head, less) has exited
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        print(f"vhd: {error}. Check that path, its disk and your rights to it.", file=sys.stderr)
+        return 1
+    except MemoryError:
+        print("vhd: out of memory. Ask for less at once, or close other programs.", file=sys.stderr)
+        return 1
     except SystemExit as stop:  # tyro: 0 after --help, 2 after an invalid option
         return stop.code if isinstance(stop.code, int) else 2
     return 0

@@ -37,13 +37,14 @@ class Bench:
         vhd bench maze2d-umaze --seeds 100 101 102   the same, as published: three test seeds, pooled
         vhd bench maze2d-umaze --distribution uniform
         vhd bench antmaze-medium --methods vhd --protocols ogbench --n 250
+        vhd bench maze2d-large --ray auto            on a Ray cluster
     """
 
     env: Positional[Name]
     """Environment: see `vhd envs`."""
     methods: tuple[str, ...] = ()
-    """Methods to run: vhd, fh-lp, fh-h1, fh-h2, fh-h3 (default: those whose weights exist), and vhd-paper: VHD with
-    networks trained with `--recipe paper`."""
+    """Methods to run: vhd, fh-lp, fh-h1, fh-h2, fh-h3 (default: those whose weights exist), or the same with networks
+    trained with `--recipe paper`: vhd-paper, fh-lp-paper, fh-h1-paper and so on."""
     protocols: tuple[str, ...] = ("ss", "rp")
     """ss (single-shot), rp (replan-on-deviation); of other benchmarks: d4rl-fixed, d4rl-random (one plan, its end
     held), d4rl-fixed-rp, d4rl-random-rp (replanning), ogbench."""
@@ -73,6 +74,11 @@ class Bench:
     piece: int | None = None
     """States of a piece: longer plans are composed of pieces along a route; 0 draws every plan whole (default: the
     planner's own)."""
+    tube: float | None = None
+    """How far composed plans may leave their route, in radii of its regions (default: the planner's own)."""
+    controller: str | None = None
+    """Controller: pd, displacement, inverse_dynamics, path_following or a registered one (default: the environment's;
+    methods of the recipe `paper` read plans by their index)."""
     position_gain: float | None = None
     """PD gain: action per unit of position error (default: the controller's)."""
     velocity_gain: float | None = None
@@ -91,6 +97,9 @@ class Bench:
     """Also write GIFs of the saved rollouts: drawn from above with their plans, or by the simulator's camera."""
     workers: int = 0
     """Simulator processes; 0: one per core."""
+    ray: str | None = None
+    """Run on a Ray cluster (extra `ray`): its address, or auto for the one that runs here; without one, this machine's
+    cores. The rows are the same."""
     json: bool = False
     """Print the summary as a JSON list of objects."""
     quiet: bool = False
@@ -99,7 +108,7 @@ class Bench:
     def run(self) -> None:
         """Run what is missing, print the summary."""
         from vhdiffuser.benchmark.methods import get_method
-        from vhdiffuser.benchmark.run import run_benchmark
+        from vhdiffuser.benchmark.run import Cluster, run_benchmark
         from vhdiffuser.benchmark.settings import BenchConfig
 
         environment = get_environment(self.env)
@@ -136,9 +145,10 @@ class Bench:
                 config,
                 self.out,
                 choose,
-                self.controller(),
+                self.make_controller(),
                 on_row=on_row,
                 on_start=on_start,
+                cluster=None if self.ray is None else Cluster(self.ray, self.choose, self.make_controller),
             )
         if self.video is not None:
             self._write_videos(self.video)
@@ -185,6 +195,7 @@ class Bench:
             stretch=self.stretch,
             candidates=self.candidates,
             piece=self.piece,
+            tube=self.tube,
         )
 
     def _methods_there(self) -> tuple[str, ...]:
@@ -199,18 +210,20 @@ class Bench:
                 err.print(f"skipping {name}: {reason}")
         return tuple(name for name in TABLE_METHODS if name not in missing)
 
-    def controller(self) -> Controller:
-        """The environment's controller, with these options."""
+    def make_controller(self) -> Controller:
+        """The chosen controller, with these options; by default the environment's, by index for the recipe `paper`."""
+        from vhdiffuser.benchmark.methods import controller_for
         from vhdiffuser.control.base import default_controller
         from vhdiffuser.control.pd import PDConfig, PDController
 
         environment = get_environment(self.env)
         spec = environment.spec
-        if environment.controller == "pd":
+        name = self.controller or controller_for(self.methods, environment)
+        if name == "pd":
             names = ("position_gain", "velocity_gain")
             gains = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
             return PDController(spec, replace(PDConfig(), **gains))
-        return default_controller(spec, self.weights)
+        return default_controller(spec, self.weights, name)
 
     def _write_videos(self, view: View) -> None:
         from vhdiffuser.report.video import write_rollout

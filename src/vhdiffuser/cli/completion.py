@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-import tempfile
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any, Literal, Union
 
 import tyro
+
+from vhdiffuser.files import scratch_folder
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,8 @@ class Completion:
 
         every = tuple(Annotated[load_command(name), tyro.conf.subcommand(name)] for name in COMMANDS)
         commands: Any = Union[every]  # noqa: UP007  (the members are known only here)
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "script"
+        with scratch_folder() as folder:
+            path = folder / "script"
             try:
                 tyro.cli(commands, args=["--tyro-write-completion", self.shell, str(path)], prog="vhd")
             except SystemExit as stop:  # tyro always exits here

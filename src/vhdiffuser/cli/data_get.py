@@ -11,8 +11,9 @@ from tyro.conf import Positional
 
 from vhdiffuser.cli.data_info import dataset_line, print_dataset
 from vhdiffuser.console import err, progress_bar
-from vhdiffuser.data.store import Dataset, dataset_path, save_dataset
+from vhdiffuser.data.store import Dataset, dataset_path, save_dataset, writing_dataset
 from vhdiffuser.envs.datasets import load_dataset
+from vhdiffuser.envs.environment import Environment
 from vhdiffuser.envs.registry import environments, get_environment
 from vhdiffuser.errors import DataError
 
@@ -28,6 +29,7 @@ class Get:
 
         vhd data get maze2d-umaze
         vhd data get antmaze-medium --source build --size 100000
+        vhd data get maze2d-large --source build --ray auto
     """
 
     env: Positional[Name]
@@ -40,6 +42,8 @@ class Get:
     """Seed of a build (default 0): same seed and size, same bytes on this machine, whatever the number of workers."""
     workers: int | None = None
     """Worker processes (default: one per core)."""
+    ray: str | None = None
+    """Build on a Ray cluster (extra `ray`): its address, or auto for the one that runs here. The bytes are the same."""
     timeout: float = 20.0
     """Seconds to wait for a server."""
     replace: bool = False
@@ -51,25 +55,33 @@ class Get:
 
     def run(self) -> None:
         """Get, save and describe the dataset."""
-        from vhdiffuser.data.build import BuildConfig, build, forget_chunks
-
         environment = get_environment(self.env)
-        spec = environment.spec
-        if dataset_path(spec.name).exists() and not self.replace:
-            present = load_dataset(spec.name)
+        if dataset_path(environment.name).exists() and not self.replace:
+            from vhdiffuser.data.build import forget_chunks
+
+            present = load_dataset(environment.name)
             self._require_same(present)
+            forget_chunks(present, environment.builder)  # of a build that was killed once its dataset was saved
             print_dataset(present, self.json, "already in the cache: ")
             return
-        dataset = None
+        with writing_dataset(environment.name):
+            dataset = self._get(environment)
+        print_dataset(dataset, self.json)
+
+    def _get(self, environment: Environment) -> Dataset:
+        """Download or build the dataset, and save it."""
+        from vhdiffuser.data.build import BuildConfig, build, forget_chunks
+
+        spec, dataset = environment.spec, None
         if self.source == "official" or (self.source == "auto" and self.size is None and self.seed is None):
             dataset = self._official()
         if dataset is None:
-            config = BuildConfig(self.size, self.seed or 0, self.workers)
+            config = BuildConfig(self.size, self.seed or 0, self.workers, self.ray)
             with progress_bar(f"building {spec.name}", "transitions", self.quiet) as progress:
                 dataset = build(spec, environment.builder, config, progress)
         save_dataset(dataset)
-        forget_chunks(spec)
-        print_dataset(dataset, self.json)
+        forget_chunks(dataset, environment.builder)
+        return dataset
 
     def _official(self) -> Dataset | None:
         from vhdiffuser.data.official import get_official
@@ -132,6 +144,8 @@ class Build:
     """Longest plan in states (default: 32 per cell of the longest path)."""
     workers: int | None = None
     """Worker processes (default: one per core)."""
+    ray: str | None = None
+    """Build on a Ray cluster (extra `ray`): its address, or auto for the one that runs here. The bytes are the same."""
     replace: bool = False
     """Replace an existing dataset of that name."""
     json: bool = False
@@ -155,10 +169,11 @@ class Build:
             raise DataError(f"{self.maze}: not a readable text file ({error}).") from error
         maze = Maze.of(text)
         environment = make_maze(maze, self.name, epsilon=self.epsilon, T_max=self.t_max)
-        config = BuildConfig(self.size, self.seed, self.workers)
-        with progress_bar(f"building {self.name}", "transitions", self.quiet) as progress:
-            dataset = build(environment.spec, environment.builder, config, progress)
-        dataset = replace(dataset, details={**dataset.details, "maze": list(maze.rows)})
-        save_dataset(dataset)
-        forget_chunks(environment.spec)
+        config = BuildConfig(self.size, self.seed, self.workers, self.ray)
+        with writing_dataset(self.name):
+            with progress_bar(f"building {self.name}", "transitions", self.quiet) as progress:
+                dataset = build(environment.spec, environment.builder, config, progress)
+            dataset = replace(dataset, details={**dataset.details, "maze": list(maze.rows)})
+            save_dataset(dataset)
+            forget_chunks(dataset, environment.builder)
         print_dataset(dataset, self.json)

@@ -3,40 +3,48 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
+import tyro
 from tyro.conf import Positional
 
 from vhdiffuser.cli.data_info import print_dataset
 from vhdiffuser.console import err
-from vhdiffuser.data.store import dataset_path, save_dataset
+from vhdiffuser.data.store import dataset_path, save_dataset, writing_dataset
 from vhdiffuser.envs.registry import environments
 from vhdiffuser.errors import DataError
 from vhdiffuser.types import EnvSpec
+
+Dimensions = Annotated[tuple[str, ...], tyro.conf.arg(metavar="DIM ...")]
+"""Numbers or names of columns."""
 
 
 @dataclass(frozen=True)
 class Import:
     """Import your own trajectories, or a local copy of an official file.
 
-    NAME is a new name for your own data, or an environment's name for its official file. FILE is .npz or
-    .hdf5 with `observations` (N, o), optionally `actions` (N, m), and `episode_ends` (or `terminals`/
-    `timeouts`); or `minari:DATASET_ID`. Examples:
+    NAME is a new name for your own data, or an environment's name for its official file. FILE is a .csv with a row of
+    column names (`episode`, `time` and `action...` are understood); or .npz or .hdf5 with `observations` (N, o),
+    optionally `actions` (N, m), and `episode_ends` (or `terminals`/`timeouts`); or `minari:DATASET_ID`. Examples:
 
+        vhd data import my-robot log.csv --state-dims x y --goal-dims x y
         vhd data import my-robot runs.npz --goal-dims 0 1
         vhd data import my-robot runs.npz --goal-dims 0 1 --velocity-dims 2 3 --control-dt 0.05
         vhd data import maze2d-large maze2d-large-sparse-v1.hdf5
     """
 
-    name: Positional[str]
+    name: Positional[Annotated[str, tyro.conf.arg(metavar="NAME")]]
     """Name of the dataset."""
-    file: Positional[str]
+    file: Positional[Annotated[str, tyro.conf.arg(metavar="FILE")]]
     """File to read, or minari:DATASET_ID."""
-    state_dims: tuple[int, ...] | None = None
-    """Observation dimensions to plan in (default: all)."""
-    goal_dims: tuple[int, ...] | None = None
+    state_dims: Dimensions | None = None
+    """Columns of the observation to plan in, by number or name (default: all)."""
+    goal_dims: Dimensions | None = None
     """Dimensions of the planning state that a goal specifies (default: all)."""
-    velocity_dims: tuple[int, ...] | None = None
+    velocity_dims: Dimensions | None = None
     """Dimensions of the planning state with the velocity of each goal dimension, in units/s (default: none)."""
+    names: tuple[str, ...] | None = None
+    """Names of the observation's columns, for messages and figures (default: those in a .csv, or s0, s1, ...)."""
     control_dt: float | None = None
     """Seconds between two rows. With velocities it is checked against the data, or inferred if omitted (default without
     velocities: 1, so that time is counted in steps)."""
@@ -65,10 +73,12 @@ class Import:
             "T_max": self.t_max,
             "L_min": self.l_min,
             "epsilon": self.epsilon,
+            "names": self.names,
         }
         given = {key: value for key, value in settings.items() if value is not None}
-        dataset = import_dataset(self.name, self.file, **given)
-        save_dataset(dataset)
+        with writing_dataset(self.name):
+            dataset = import_dataset(self.name, self.file, **given)
+            save_dataset(dataset)
         if self.control_dt is None and self.name not in environments():
             err.print(f"control_dt: {_time_step(dataset.spec)}")
         print_dataset(dataset, self.json)
@@ -77,5 +87,7 @@ class Import:
 def _time_step(spec: EnvSpec) -> str:
     """How the time step of an import without --control-dt was determined."""
     if spec.velocity_dims is None:
-        return "none was given, so time is counted in control steps"
+        return (
+            "none was given, so time is counted in control steps" if spec.control_dt == 1 else f"{spec.control_dt:g} s"
+        )
     return f"{spec.control_dt:g} s, inferred from positions and velocities"

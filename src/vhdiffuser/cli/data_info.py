@@ -48,7 +48,8 @@ class Info:
             row = (facts[f"observation_{key}"][dim] for key in ("mean", "std", "min", "max"))
             table.add_row(f"{dim} {names.get(dim, '')}", *(f"{value:.4f}" for value in row))
         out.print(table)
-        out.print(f"action std {[round(value, 4) for value in facts['action_std']]}")
+        actions = [round(value, 4) for value in facts["action_std"]]
+        out.print(f"action std {actions}" if actions else "no actions")
         out.print(f"fingerprint {facts['fingerprint']}")
 
 

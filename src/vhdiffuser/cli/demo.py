@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,7 +12,7 @@ from tyro.conf import Positional
 from vhdiffuser.console import out, print_json, progress_bar
 from vhdiffuser.envs.registry import environment_of, get_environment
 from vhdiffuser.errors import VhdError
-from vhdiffuser.files import sha256
+from vhdiffuser.files import scratch_folder, sha256
 from vhdiffuser.weights.places import find_model, shipped_environments
 
 if TYPE_CHECKING:
@@ -84,7 +83,7 @@ class Demo:
         picture = self.out / f"demo-{environment.name}.png"
         # Rows of a demo are not results: they are deleted afterwards.
         with (
-            tempfile.TemporaryDirectory() as rows,
+            scratch_folder() as rows,
             progress_bar(f"demo {environment.name}", "runs", self.quiet) as progress,
         ):
             done = [0]
@@ -93,10 +92,8 @@ class Demo:
                 done[0] += 1
                 progress(done[0], self.n * len(PROTOCOLS), note=row.protocol)
 
-            summaries = run_benchmark(config, Path(rows), lambda *_: choice, controller, on_row=on_row)
-            _draw(
-                {name: result_path(Path(rows), environment.name, "vhd", name, self.seed) for name in PROTOCOLS}, picture
-            )
+            summaries = run_benchmark(config, rows, lambda *_: choice, controller, on_row=on_row)
+            _draw({name: result_path(rows, environment.name, "vhd", name, self.seed) for name in PROTOCOLS}, picture)
         if self.json:
             cells = [{**item.to_json(), **_paper(item)} for item in summaries]
             print_json({"environment": environment.name, "results": cells, "picture": str(picture)})

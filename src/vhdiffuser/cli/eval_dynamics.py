@@ -61,10 +61,11 @@ class EvalDynamics:
 
         environment = get_environment(self.env)
         spec = environment.spec
-        if environment.controller != "inverse_dynamics":
+        if not environment.learns_control:
             raise VhdError(f"{spec.name}: its controller is '{environment.controller}', which is not trained.")
         path = find_model(spec.name, "dynamics", self.weights)
-        controller, header = InverseDynamicsController.load(path), load_model(path, "dynamics")[1]
+        by_path = environment.controller == "path_following"
+        controller, header = InverseDynamicsController.load(path, by_path=by_path), load_model(path, "dynamics")[1]
         dataset = load_dataset(spec.name)
         same = dataset.fingerprint() == header.data_fingerprint
         if not same and not self.quiet:
@@ -93,13 +94,15 @@ class EvalDynamics:
     ) -> dict[str, Any]:
         """Track held-out paths in the simulator."""
         from vhdiffuser.benchmark import dynamics_eval
+        from vhdiffuser.execution.recorded import RecordedStart
         from vhdiffuser.execution.simulators import Simulators
 
         steps = environment.window_steps if self.steps is None else self.steps
         slots = min(environment.simulators, self.n)
         total = self.n * len(dynamics_eval.CONDITIONS)
+        recorded = partial(RecordedStart, environment)
         with (
-            Simulators(partial(dynamics_eval.RecordedStart, environment), slots, self.workers) as simulators,
+            Simulators(recorded, slots, self.workers, recorded()) as simulators,
             progress_bar(f"following paths of {environment.name}", "runs", self.quiet) as progress,
         ):
             tracked = dynamics_eval.evaluate_tracking(

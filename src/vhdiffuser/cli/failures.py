@@ -85,7 +85,7 @@ class Failures:
             simulator, env = environment.require_simulator(), environment.make()
             slots = min(environment.simulators, total)
             with (
-                Simulators(simulator, slots, self.workers) as simulators,
+                Simulators(simulator, slots, self.workers, environment.make()) as simulators,
                 progress_bar(f"failures of {spec.name}", "runs", self.quiet) as progress,
                 warnings.catch_warnings(),
             ):
@@ -121,16 +121,23 @@ class Failures:
         """The planner and controller behind the rows, or else the available ones; and whether they are the same."""
         gains = {key: config["controller"].get(key) for key in ("position_gain", "velocity_gain")}
         # Older rows do not list every option; the planner's are used then.
-        names = ("sampler", "gamma", "smoothing", "stretch", "candidates", "piece")
+        names = ("sampler", "gamma", "smoothing", "stretch", "candidates", "piece", "tube")
         options: dict[str, Any] = {key: config.get(key) for key in names}
         candidates = [
-            Bench(self.env, steps=config["sampler_steps"], weights=source, **options, **gains)
+            Bench(
+                self.env,
+                steps=config["sampler_steps"],
+                weights=source,
+                controller=config["controller"]["name"],
+                **options,
+                **gains,
+            )
             for source in (self.weights, *SOURCES)
         ]
         found, missing = [], None
         for bench in candidates:
             try:
-                found.append((bench.choose(self.method, self.env), bench.controller()))
+                found.append((bench.choose(self.method, self.env), bench.make_controller()))
             except VhdError as error:
                 missing = missing or error
         for choice, controller in found:

@@ -9,7 +9,7 @@ from typing import Literal
 import tyro
 
 from vhdiffuser.console import out, print_json
-from vhdiffuser.files import atomic_path
+from vhdiffuser.files import atomic_path, scratch_folder
 from vhdiffuser.weights.places import run_folder, run_name
 
 
@@ -42,14 +42,12 @@ class ImportDiffuser:
 
     def run(self) -> None:
         """Read, check, write."""
-        import tempfile
-
         from vhdiffuser.diffusion.import_diffuser import import_checkpoint
         from vhdiffuser.envs.datasets import load_dataset
 
         dataset = load_dataset(self.env)
-        with tempfile.TemporaryDirectory() as folder:
-            draft = Path(folder) / "model.safetensors"
+        with scratch_folder() as folder:
+            draft = folder / "model.safetensors"
             header = import_checkpoint(
                 self.file,
                 draft,

@@ -1,18 +1,18 @@
-"""`vhd models [export | card | archive]`: list the shipped weights, export your own, archive those behind results."""
+"""`vhd models [export | card | archive | adopt]`: list the shipped weights, export, archive or share your own."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 from tyro.conf import Positional
 
 from vhdiffuser.console import err, out, print_json
-from vhdiffuser.envs.registry import find_environment
-from vhdiffuser.weights.places import run_folder, shipped_card, shipped_environments
+from vhdiffuser.envs.registry import find_environment, get_environment
+from vhdiffuser.weights.places import Source, run_folder, shipped_card, shipped_environments
 
 if TYPE_CHECKING:
     from vhdiffuser.training.export import ShippedModel
@@ -63,7 +63,7 @@ class Export:
         runs = {"planner": self.planner, "length": self.length}
         known = find_environment(self.env)
         # Without a simulator, any controller may drive the robot; with one, its controller must be included.
-        needed = known is not None and known.simulator is not None and known.controller == "inverse_dynamics"
+        needed = known is not None and known.simulator is not None and known.learns_control
         if needed or (run_folder(self.env, self.dynamics) / "model.safetensors").exists():
             runs["dynamics"] = self.dynamics
         if (run_folder(self.env, self.route) / "model.safetensors").exists():
@@ -149,8 +149,42 @@ class Archive:
 
 
 @dataclass(frozen=True)
+class Adopt:
+    """Use another environment's planner and inverse dynamics model: one network for all mazes of a family.
+
+    The planner must have been trained with a `--frame`, in which only places relative to the plan's start are known.
+    Data, Length Predictor and route graph are the environment's own. Example:
+
+        vhd train planner antmaze-giant-navigate --frame 20
+        vhd train length antmaze-large-stitch
+        vhd models adopt antmaze-large-stitch --of antmaze-giant-navigate
+    """
+
+    env: Positional[Annotated[str, tyro.conf.arg(metavar="ENV")]]
+    """Environment that gets the models."""
+    of: str
+    """Environment whose models they are."""
+    kinds: tuple[Literal["planner", "dynamics"], ...] = ("planner", "dynamics")
+    """Models to adopt."""
+    weights: Source = "auto"
+    """Models to use: trained (by you), shipped, auto (trained if available), or a folder of weights."""
+    json: bool = False
+    """Print the files written as one JSON object."""
+
+    def run(self) -> None:
+        """Write, and say what was written."""
+        from vhdiffuser.training.export import adopt
+
+        written = adopt(get_environment(self.env), self.of, self.kinds, self.weights)
+        if self.json:
+            print_json({name: str(path) for name, path in written.items()})
+        else:
+            out.print(f"{self.env} uses {' and '.join(written)} of {self.of}")
+
+
+@dataclass(frozen=True)
 class Models:
-    """List the shipped models with their numbers; `export` and `archive` save your own.
+    """List the shipped models with their numbers; `export` and `archive` save your own, `adopt` shares them.
 
     Each model has a card: data, recipe, updates, minutes, parameters, numbers. Examples:
 
@@ -164,6 +198,7 @@ class Models:
         Annotated[Export, tyro.conf.subcommand("export")]
         | Annotated[Card, tyro.conf.subcommand("card")]
         | Annotated[Archive, tyro.conf.subcommand("archive")]
+        | Annotated[Adopt, tyro.conf.subcommand("adopt")]
         | Annotated[None, tyro.conf.subcommand("list")],
         tyro.conf.arg(name=""),
     ] = None

@@ -54,6 +54,8 @@ class PlanCommand:
     piece: int | None = None
     """States of a piece: a longer plan is composed of pieces along a route; 0 draws it whole (default: the planner's
     own)."""
+    tube: float | None = None
+    """How far a composed plan may leave its route, in radii of its regions (default: the planner's own)."""
     sampler: str | None = None
     """Sampler: ddpm, ddim, dpm++ or a registered one (default: the planner's)."""
     steps: int | None = None
@@ -88,6 +90,7 @@ class PlanCommand:
             stretch=self.stretch,
             candidates=self.candidates,
             piece=self.piece,
+            tube=self.tube,
         )
         spec = planner.spec
         start = spec.start_state(self.start)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-import threading
-import time
+import os
+import re
+import secrets
 import warnings
 import webbrowser
 from dataclasses import dataclass
@@ -14,6 +15,9 @@ from vhdiffuser.errors import VhdError, VhdWarning, needs_extra
 from vhdiffuser.weights.places import Source
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
+_MOST_WORKERS = 4
+"""Workers by default."""
+_TOKEN = re.compile(r"[A-Za-z0-9_-]{8,128}")
 
 
 @dataclass(frozen=True)
@@ -26,12 +30,20 @@ class Serve:
         vhd serve --port 8800 --no-browser
         vhd serve --source trained
         vhd serve --port 0 --no-browser --json          prints one line of JSON once it listens
+        vhd serve --workers 4                           for many users
+        vhd serve --host 0.0.0.0 --no-browser           for your network; the address printed has a token in it
     """
 
     port: int = 8765
     """Port to listen on; 0 takes a free one."""
     host: str = "127.0.0.1"
-    """Address to listen on; any but loopback exposes the page to your network."""
+    """Address to listen on; any but loopback exposes the page to your network, to those who have the token."""
+    token: str | None = None
+    """Token that every request must know: 8 to 128 letters, digits, - and _ (default: the variable VHD_TOKEN; none on
+    loopback, a random one on other addresses)."""
+    workers: int = 0
+    """Processes that plan, and as many that execute and do other slow work; each loads its own models (default: one per
+    core, up to 4)."""
     browser: bool = True
     """Whether to open the page in the browser."""
     source: Source = "shipped"
@@ -46,52 +58,48 @@ class Serve:
         """Serve until Ctrl-C."""
         if not 0 <= self.port <= 65535:
             raise VhdError(f"--port must lie in 0..65535, got {self.port}.")
+        if self.workers < 0:
+            raise VhdError(f"--workers must be 1 or more, or 0 for one per core, got {self.workers}.")
+        token = self._token()
         with needs_extra("web", "vhd serve"):
             import fastapi  # noqa: F401
-            import uvicorn
-        import torch
+            import uvicorn  # noqa: F401
 
-        from vhdiffuser.web.app import LOOPBACK, create_app
+        from vhdiffuser.web.app import LOOPBACK
         from vhdiffuser.web.library import Library
+        from vhdiffuser.web.server import listen, serve
+        from vhdiffuser.workers import available_cores
 
-        warnings.simplefilter("ignore", VhdWarning)  # the page shows them
-        # One plan is too small for two threads, and several requests plan at once.
-        torch.set_num_threads(1)
+        os.environ["OMP_NUM_THREADS"] = "1"  # one plan is too small for two threads, and several requests plan at once
         library = Library.of_weights(self.source)
         ready = [name for name, missing in library.listing() if not missing.to_plan]
         if not ready and not self.quiet:
             err.print(f"vhd: no environment has weights with --source {self.source}; the page says how to train them.")
-        local = self.host in _LOOPBACK
-        config = uvicorn.Config(
-            create_app(library, hosts=(*LOOPBACK, self.host) if local else ("*",)),
-            host=self.host,
-            port=self.port,
-            # uvicorn's logging set-up closes all handlers, and absl's (MuJoCo's tools) then closes stderr.
-            log_config=None,
-            log_level="warning",
-            limit_concurrency=64,
-            timeout_keep_alive=10,
-            timeout_graceful_shutdown=2,
-        )
-        server = uvicorn.Server(config)
-        threading.Thread(target=self._announce, args=(server, ready), daemon=True).start()
-        try:
-            server.run()
-        except SystemExit as stop:  # uvicorn exits if the port is taken, after logging why
-            raise VhdError(f"could not listen on {self.host}:{self.port}. Choose another --port.") from stop
+        # Beyond loopback any name may lead here, and the token says who may ask.
+        hosts = (*LOOPBACK, self.host) if self.host in _LOOPBACK else ("*",)
+        warnings.simplefilter("ignore", VhdWarning)  # the page shows them
+        workers = self.workers or min(available_cores(), _MOST_WORKERS)
+        with listen(self.host, self.port) as listening:
+            port = listening.getsockname()[1]
+            serve(library, listening, hosts, token, workers, lambda: self._announce(port, token, ready))
 
-    def _announce(self, server: object, ready: list[str]) -> None:
-        """Print the URL once the port is open, and open the browser."""
-        while not getattr(server, "started", False):
-            if getattr(server, "should_exit", False):
-                return
-            time.sleep(0.02)
-        port = server.servers[0].sockets[0].getsockname()[1]  # type: ignore[attr-defined]
+    def _token(self) -> str | None:
+        given = self.token or os.environ.get("VHD_TOKEN") or None
+        if given is None:
+            return None if self.host in _LOOPBACK else secrets.token_urlsafe(18)
+        if not _TOKEN.fullmatch(given):
+            raise VhdError("a token has 8 to 128 letters, digits, dashes and underscores.")
+        return given
+
+    def _announce(self, port: int, token: str | None, ready: list[str]) -> None:
+        """Print the URL, and open the browser."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         address = f"http://{host}:{port}/"
+        page = address if token is None else f"{address}?token={token}"
         if self.json:
-            print(json.dumps({"address": address, "models": ready}), flush=True)
+            known = {} if token is None else {"token": token}
+            print(json.dumps({"address": address, "models": ready, **known}), flush=True)
         else:
-            out.print(address if self.quiet else f"VH-Diffuser is at {address}   (Ctrl-C to stop)")
+            out.print(page if self.quiet else f"VH-Diffuser is at {page}   (Ctrl-C to stop)")
         if self.browser:
-            webbrowser.open(address)
+            webbrowser.open(page)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,13 @@ class Controller(ABC):
         From the last index on, hold the plan's last state. A row's action must not depend on other rows.
         """
 
+    def due(self, observations: FloatArray, plans: Sequence[Plan], indices: IntArray) -> FloatArray:
+        """(B, d) the plans' states at which the robots should be now; their deviation from them triggers a replan.
+
+        Those at the plans' indices, unless a controller follows another clock.
+        """
+        return reference_states(plans, indices, ahead=0)
+
     @abstractmethod
     def describe(self) -> dict[str, Any]:
         """Name and settings, JSON-serialisable: every result records its controller."""
@@ -49,7 +58,7 @@ def _make_displacement(spec: EnvSpec, model: Path | None) -> Controller:
     return DisplacementController(spec, environment_of(spec).displacement)
 
 
-def _make_inverse_dynamics(spec: EnvSpec, model: Path | None) -> Controller:
+def _make_inverse_dynamics(spec: EnvSpec, model: Path | None, by_path: bool = False) -> Controller:
     from vhdiffuser.control.inverse_dynamics import InverseDynamicsController
 
     if model is None:
@@ -57,7 +66,7 @@ def _make_inverse_dynamics(spec: EnvSpec, model: Path | None) -> Controller:
             f"{spec.name}: its controller is an inverse dynamics model, but no model file was given. "
             f"Train one with `vhd train dynamics {spec.name}`."
         )
-    return InverseDynamicsController.load(model)
+    return InverseDynamicsController.load(model, by_path=by_path)
 
 
 CONTROLLERS: Registry[ControllerFactory] = Registry("controller", "vhdiffuser.controllers")
@@ -65,6 +74,7 @@ CONTROLLERS: Registry[ControllerFactory] = Registry("controller", "vhdiffuser.co
 CONTROLLERS.add("pd", _make_pd)
 CONTROLLERS.add("displacement", _make_displacement)
 CONTROLLERS.add("inverse_dynamics", _make_inverse_dynamics)
+CONTROLLERS.add("path_following", partial(_make_inverse_dynamics, by_path=True))
 
 
 def register_controller(name: str, factory: ControllerFactory, replace: bool = False) -> None:
@@ -77,11 +87,14 @@ def make_controller(name: str, spec: EnvSpec, model: Path | None = None) -> Cont
     return CONTROLLERS.get(name)(spec, model)
 
 
-def default_controller(spec: EnvSpec, source: Source = "auto") -> Controller:
-    """The environment's controller; `source` selects the inverse dynamics model (default: yours if you trained one,
-    otherwise the shipped one)."""
-    name = environment_of(spec).controller
-    if name != "inverse_dynamics":
+def default_controller(spec: EnvSpec, source: Source = "auto", name: str | None = None) -> Controller:
+    """The environment's controller, or the one of that name; `source` selects the inverse dynamics model (default:
+    yours if you trained one, otherwise the shipped one)."""
+    environment = environment_of(spec)
+    if name is not None:
+        environment = replace(environment, controller=name)
+    name = environment.controller
+    if not environment.learns_control:
         return make_controller(name, spec)
     path = find_model(spec.name, "dynamics", source)
     if not path.is_file() and spec.action_dim == 0:

@@ -3,10 +3,14 @@
 A robot that executes a plan lags behind it and drifts off it, which the data never does. So some of the
 samples are perturbed: the plan is read some steps further on (lag) and shifted sideways (drift), while
 the target remains the data's own action.
+
+Where the policy that made the data is at hand (a *teacher*: body and direction in, action out), it labels every sample
+anew: the action with which it would head for the plan. Then any plan will do, and the action has no noise.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
@@ -14,18 +18,22 @@ import numpy as np
 import torch
 from torch import nn
 
+from vhdiffuser.control.dynamics_network import InverseDynamics
 from vhdiffuser.control.inverse_dynamics import (
     DynamicsConfig,
-    InverseDynamics,
     InverseDynamicsController,
     proprioception_dims,
     reach,
+    seen_plan,
 )
 from vhdiffuser.errors import DataError
 from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.trajectories import Plan
 from vhdiffuser.types import EnvSpec, Episodes, FloatArray
 from vhdiffuser.weights.format import ModelHeader
+
+Teacher = Callable[[FloatArray, FloatArray], FloatArray]
+"""(n, p) observations without position, (n, goal_dim) unit directions -> (n, m) actions."""
 
 
 class DynamicsTask:
@@ -39,25 +47,40 @@ class DynamicsTask:
         normalizer: Normalizer,
         data_fingerprint: str,
         device: torch.device | str = "cpu",
+        teacher: Teacher | None = None,
+        own: Episodes | None = None,
     ) -> None:
-        """`normalizer` covers the full observation."""
+        """`normalizer` covers the full observation; `teacher` labels samples if the config asks for one. Half of the
+        samples are states of `own`, the model's rollouts, if there are any."""
         if episodes.actions.shape[1] != spec.action_dim or spec.action_dim == 0:
             raise DataError(
                 f"{spec.name}: inverse dynamics needs {spec.action_dim or 'some'} action dimensions in the data, "
                 f"got {episodes.actions.shape[1]}."
             )
+        if config.teacher_ahead is not None and teacher is None:
+            raise DataError(
+                f"{spec.name}: no teacher is known that could label its data. Train on the data's own actions: "
+                "`vhd train dynamics --teacher-ahead None --foreign 0`, or set `Environment.teacher`."
+            )
         self.spec, self.config, self.normalizer, self.data_fingerprint = spec, config, normalizer, data_fingerprint
+        self._teacher = teacher
         training, _ = episodes.split(config.held_out)
+        recorded = len(training.observations)
+        if own is not None:
+            training = training.joined(own)
         goal = [spec.state_dims[dim] for dim in spec.goal_dims]
-        scale = reach(normalizer, goal)
+        scale = self._reach = reach(normalizer, goal, config)
         body = normalizer.normalize(training.observations)[:, proprioception_dims(spec, config)]
+        self._proprioception = training.observations[:, proprioception_dims(spec, DynamicsConfig())]  # (N, p), in units
         lengths = np.diff(training.ends, prepend=0)
         last = np.repeat(training.ends - 1, lengths)  # index of the last state of each row's episode
         self._body = torch.as_tensor(body, device=device)  # (N, p)
         self._places = torch.as_tensor(training.observations[:, goal] / scale, device=device)  # (N, goal_dim)
         self._actions = torch.as_tensor(training.actions, device=device)  # (N, m)
         self._last = torch.as_tensor(last, device=device)  # (N,)
-        self._rows = torch.as_tensor(np.flatnonzero(np.arange(len(last)) != last), device=device)  # rows with an action
+        usable = np.flatnonzero(np.arange(len(last)) != last)  # rows with an action
+        self._rows = torch.as_tensor(usable[usable < recorded], device=device)
+        self._own_rows = torch.as_tensor(usable[usable >= recorded], device=device)
         self._ahead = torch.as_tensor(config.ahead, device=device)
         # The shift is given in normalised units; the network sees positions divided by `reach`.
         self._jitter = torch.as_tensor(config.jitter * normalizer.scale[goal] / scale, device=device)
@@ -75,26 +98,47 @@ class DynamicsTask:
             return torch.rand(size, generator=generator, device=device)
 
         row = self._rows[torch.randint(len(self._rows), size, generator=generator, device=device)]
+        if len(self._own_rows):
+            own = self._own_rows[torch.randint(len(self._own_rows), size, generator=generator, device=device)]
+            row = torch.where(uniform() < 0.5, own, row)
         disturbed = uniform() < config.disturbed
         lag = torch.where(disturbed, (uniform() * (config.max_lag + 1)).long(), 0)
         # A plan may end soon: beyond its end, its last state is read.
         reading = max(config.ahead)
         remaining = torch.where(uniform() < config.ending, 1 + (uniform() * reading).long(), reading)
         steps = torch.minimum(self._ahead[None, :], remaining[:, None])  # (B, ahead)
-        target = torch.minimum(row[:, None] + lag[:, None] + steps, self._last[row][:, None])
+        seen = row  # the row whose future is the plan
+        if config.foreign:
+            other = self._rows[torch.randint(len(self._rows), size, generator=generator, device=device)]
+            seen = torch.where(uniform() < config.foreign, other, row)
+        target = torch.minimum(seen[:, None] + lag[:, None] + steps, self._last[seen][:, None])
         shift = torch.randn((*size, self._places.shape[1]), generator=generator, device=device) * self._jitter
-        relative = self._places[target] - self._places[row][:, None]  # (B, ahead, goal_dim)
+        relative = self._places[target] - self._places[seen][:, None]  # (B, ahead, goal_dim)
         relative = relative + torch.where(disturbed[:, None], shift, 0.0)[:, None]
-        return self._body[row], relative, self._actions[row]
+        action = self._actions[row] if config.teacher_ahead is None else self._taught(row, relative)
+        return self._body[row], relative, action
+
+    def _taught(self, row: torch.Tensor, relative: torch.Tensor) -> torch.Tensor:
+        """(B, m) the teacher's actions in the states of rows (B,), heading for the plan (B, ahead, goal_dim)."""
+        assert self._teacher is not None
+        assert self.config.teacher_ahead is not None
+        way = relative[:, self.config.ahead.index(self.config.teacher_ahead)].cpu().numpy() * self._reach
+        direction = way / (np.linalg.norm(way, axis=1, keepdims=True) + 1e-6)
+        action = self._teacher(self._proprioception[row.cpu().numpy()], direction)
+        return torch.as_tensor(np.clip(action, -1, 1), dtype=torch.float32, device=relative.device)
 
     def loss(
         self, network: nn.Module, ema: nn.Module, generator: torch.Generator, update: int
     ) -> tuple[torch.Tensor, dict[str, float | torch.Tensor]]:
         """Mean squared action error of one mini-batch."""
         body, relative, action = self.sample(generator)
-        error = network(body, relative) - action
+        seen = torch.as_tensor(seen_plan(relative.cpu().numpy(), self.config), device=relative.device)
+        error = network(body, seen) - action
         loss = error.square().mean()
         return loss, {"action_mae": error.detach().abs().mean()}
+
+    def observe(self, scalars: dict[str, torch.Tensor], update: int) -> None:
+        """Nothing changes but the weights."""
 
     def state(self) -> dict[str, Any]:
         """Empty: nothing but the weights changes during training."""

@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-import torch
-from torch import nn
 
+from vhdiffuser.arguments import check_fields, from_fields
 from vhdiffuser.control.base import Controller, reference_states
+from vhdiffuser.control.path import along_paths, nearest
 from vhdiffuser.errors import DataError, VhdError
 from vhdiffuser.files import sha256
 from vhdiffuser.normalizer import Normalizer
-from vhdiffuser.threads import torch_threads
+from vhdiffuser.runtime.mlp import dynamics_model, dynamics_shapes
+from vhdiffuser.runtime.network import Network, OnnxNetwork, check_shapes
 from vhdiffuser.trajectories import Plan
 from vhdiffuser.types import EnvSpec, FloatArray, IntArray
-from vhdiffuser.weights.format import load_model
+from vhdiffuser.weights.format import Tensors, load_model
+
+if TYPE_CHECKING:
+    import torch
 
 _BLOCK = 64
 """Rows per forward pass. Always exactly this many (padded), so that actions are bitwise independent of the batch."""
+_NEAR = 1e-3
+"""Distance, in reach units, below which the direction to a place fades to 0."""
 
 
 @dataclass(frozen=True)
@@ -35,8 +41,20 @@ class DynamicsConfig:
     ahead: tuple[int, ...] = (1, 4, 8, 16, 24)
     """Control steps ahead at which the plan is read."""
     pace: float | None = None
-    """Distance per control step, in the environment's units, at which the path is followed from the point nearest to
-    the robot, regardless of the plan's timing; None: the plan is read by time."""
+    """Distance per control step, in the environment's units, at which `path_following` reads the plan from the point
+    nearest to the robot; None: the model can only read plans by their index."""
+    teacher_ahead: int | None = None
+    """Train on the actions of the environment's teacher, which heads for the plan's state so many control steps ahead;
+    None: train on the data's own actions."""
+    foreign: float = 0.0
+    """With a teacher, share of the training samples whose plan is another state's, so that it may lead anywhere."""
+    rounds: int = 0
+    """With a teacher, rounds in which the trained model follows recorded paths in the simulator, then trains on, half
+    of the samples being states that it visited."""
+    rollouts: int = 256
+    """Recorded paths followed per round."""
+    directions: bool = False
+    """Whether the network also sees the unit directions to the plan's states ahead."""
     ignore: tuple[int, ...] = ()
     """Observation dimensions hidden from the network, besides the goal dimensions (always relative to the plan)."""
     disturbed: float = 0.5
@@ -53,24 +71,33 @@ class DynamicsConfig:
     """Samples per update."""
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if not self.ahead or min(self.ahead) < 1:
             raise VhdError(f"`ahead` needs at least one step of 1 or more, got {self.ahead}.")
-        for name in ("disturbed", "ending", "held_out"):
+        for name in ("disturbed", "ending", "held_out", "foreign"):
             if not 0 <= getattr(self, name) <= 1:
                 raise VhdError(f"`{name}` is a share and must lie in 0..1, got {getattr(self, name)}.")
         if self.pace is not None and not self.pace > 0:
-            raise VhdError(f"`pace` must be positive, or None to read the plan by time, got {self.pace}.")
+            raise VhdError(f"`pace` must be positive, or None to read plans by their index only, got {self.pace}.")
+        if self.teacher_ahead is not None and self.teacher_ahead not in self.ahead:
+            raise VhdError(f"`teacher_ahead` must be one of `ahead` {self.ahead}, got {self.teacher_ahead}.")
+        if (self.foreign or self.rounds) and self.teacher_ahead is None:
+            raise VhdError("`foreign` plans and `rounds` need a teacher: the data's actions do not fit them.")
+        if self.rounds < 0 or self.rollouts < 1:
+            raise VhdError(f"`rounds` must not be negative, `rollouts` positive; got {self.rounds}, {self.rollouts}.")
         if min(self.hidden, self.layers, self.batch_size) < 1 or self.max_lag < 0 or self.jitter < 0:
             raise VhdError("widths, layers and batch size must be positive, lag and jitter not negative.")
+        if self.layers > 100 or self.hidden > 2**16 or max(self.ahead) > 10_000 or len(self.ahead) > 1000:
+            raise VhdError("at most 100 layers of 65,536 units, and 1,000 steps `ahead` of at most 10,000.")
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON-serialisable dict."""
+        return asdict(self)
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> DynamicsConfig:
-        """The inverse of `dataclasses.asdict`; unknown keys are refused."""
-        known = {field.name for field in fields(cls)}
-        if unknown := set(value) - known:
-            raise DataError(f"inverse dynamics settings unknown to this version: {', '.join(sorted(unknown))}.")
-        values: dict[str, Any] = {key: tuple(item) if isinstance(item, list) else item for key, item in value.items()}
-        return cls(**values)
+        """The inverse of `to_json`; unknown keys are refused."""
+        return from_fields(cls, value, "config")
 
 
 def proprioception_dims(spec: EnvSpec, config: DynamicsConfig) -> list[int]:
@@ -79,108 +106,120 @@ def proprioception_dims(spec: EnvSpec, config: DynamicsConfig) -> list[int]:
     return [dim for dim in range(spec.observation_dim) if dim not in absolute and dim not in config.ignore]
 
 
-class InverseDynamics(nn.Module):
-    """MLP: [proprioception, relative plan at each step ahead] -> action."""
-
-    def __init__(self, spec: EnvSpec, config: DynamicsConfig) -> None:
-        super().__init__()
-        width = len(proprioception_dims(spec, config)) + len(config.ahead) * spec.goal_dim
-        layers: list[nn.Module] = []
-        for _ in range(config.layers):
-            layers += [nn.Linear(width, config.hidden), nn.LayerNorm(config.hidden), nn.ReLU()]
-            width = config.hidden
-        self.layers = nn.Sequential(*layers, nn.Linear(width, spec.action_dim))
-
-    def forward(self, body: torch.Tensor, relative: torch.Tensor) -> torch.Tensor:
-        """body (B, p) normalised, relative (B, ahead, goal_dim) in reach units -> (B, m)."""
-        return self.layers(torch.cat([body, relative.flatten(1)], dim=1))
-
-
-def reach(normalizer: Normalizer, dims: list[int]) -> FloatArray:
+def reach(normalizer: Normalizer, dims: list[int], config: DynamicsConfig) -> FloatArray:
     """(goal_dim,) scale of relative positions.
 
-    A robot covers about a tenth of the space within the look-ahead, so scaled inputs are near 1.
+    A robot covers about a tenth of the space within the look-ahead, so scaled inputs are near 1. Directions need one
+    scale for all dimensions, to keep their angles.
     """
-    return 0.1 * normalizer.scale[dims]
+    scale = 0.1 * normalizer.scale[dims]
+    return np.full_like(scale, scale.max()) if config.directions else scale
 
 
-def along_path(path: FloatArray, place: FloatArray, distances: FloatArray) -> FloatArray:
-    """(n, g) points of a path (L, g), `distances` (n,) further along it than its point nearest to `place`.
-
-    Beyond the end of the path, its end.
-    """
-    rest = path[np.square(path - place).sum(axis=1).argmin() :]
-    travelled = np.concatenate([[0.0], np.cumsum(np.linalg.norm(np.diff(rest, axis=0), axis=1))])
-    return np.stack([np.interp(distances, travelled, coordinate) for coordinate in rest.T], axis=1)
+def seen_plan(relative: FloatArray, config: DynamicsConfig) -> FloatArray:
+    """(B, ahead, goal_dim) relative places in reach units -> what the network sees of them: with `directions`, also
+    their unit vectors (B, ahead, 2 goal_dim)."""
+    if not config.directions:
+        return relative
+    distance = np.linalg.norm(relative, axis=-1, keepdims=True)
+    return np.concatenate([relative, relative / np.maximum(distance, _NEAR)], axis=-1)
 
 
 class InverseDynamicsController(Controller):
-    """Follows a plan with a trained `InverseDynamics` network."""
+    """Follows a plan with a trained inverse dynamics model.
+
+    It reads the plan at its index, as the paper's strict timing asks; or, with `by_path`, from the point nearest to the
+    robot on, at the robot's own pace.
+    """
 
     def __init__(
         self,
-        network: InverseDynamics,
+        network: Network | torch.nn.Module,
         spec: EnvSpec,
         config: DynamicsConfig,
         normalizer: Normalizer,
-        device: str = "cpu",
         model: str = "",
+        by_path: bool = False,
     ) -> None:
         """`normalizer` covers the full observation; `model` identifies the weights in results."""
-        self.network = network.to(device).eval()
+        if by_path and config.pace is None:
+            raise VhdError(
+                f"{spec.name}: following a path needs the robot's `pace`, and this inverse dynamics model was trained "
+                "without. Train it with `vhd train dynamics --pace`, or use the controller `inverse_dynamics`."
+            )
+        self.by_path = by_path
+        self.network = _as_network(network, spec, config)
         self.spec, self.config, self.normalizer = spec, config, normalizer
-        self._device, self._model = device, model
+        self._model = model
         self._body = proprioception_dims(spec, config)
         self._goal = [spec.state_dims[dim] for dim in spec.goal_dims]
-        self._reach = reach(normalizer, self._goal)
+        self.reach = reach(normalizer, self._goal, config)
 
     @classmethod
-    def load(cls, path: Path, device: str = "cpu") -> InverseDynamicsController:
+    def load(cls, path: Path, by_path: bool = False) -> InverseDynamicsController:
         """From a model file made by `vhd train dynamics`."""
         tensors, header = load_model(path, "dynamics")
         spec, config = EnvSpec.from_json(header.spec), DynamicsConfig.from_json(header.config)
-        network = InverseDynamics(spec, config)
         try:
-            network.load_state_dict(tensors)
-        except RuntimeError as error:
-            raise DataError(f"{path}: its weights do not match the settings in its header. Train it again.") from error
-        return cls(network, spec, config, Normalizer.from_json(header.normalizer), device, sha256(path)[:12])
+            network = _network(tensors, spec, config)
+        except DataError as error:
+            raise DataError(
+                f"{path}: its weights do not match the settings in its header ({error}). Train it again."
+            ) from error
+        return cls(network, spec, config, Normalizer.from_json(header.normalizer), sha256(path)[:12], by_path)
 
     def act(self, observations: FloatArray, plans: Sequence[Plan], indices: IntArray) -> FloatArray:
         """(B, o), B plans, (B,) -> (B, m)."""
         body = self.normalizer.normalize(observations)[:, self._body]  # (B, p)
         here = observations[:, self._goal]  # (B, goal_dim)
-        if self.config.pace is None:
+        if not self.by_path or self.config.pace is None:
             targets = np.stack(
                 [self.spec.goal_of(reference_states(plans, indices, step)) for step in self.config.ahead], axis=1
             )  # (B, ahead, goal_dim)
         else:
             distances = self.config.pace * np.asarray(self.config.ahead)
-            targets = np.stack(
-                [
-                    along_path(self.spec.goal_of(plan.states), place, distances)
-                    for plan, place in zip(plans, here, strict=True)
-                ]
-            )
+            targets = along_paths([plan.states for plan in plans], self.spec.goal_dims, here, distances)
         relative = targets - here[:, None]
-        return np.clip(self._forward(body, (relative / self._reach).astype(np.float32)), -1.0, 1.0)
+        seen = seen_plan((relative / self.reach).astype(np.float32), self.config)
+        return np.clip(self._forward(body, seen), -1.0, 1.0)
+
+    def due(self, observations: FloatArray, plans: Sequence[Plan], indices: IntArray) -> FloatArray:
+        """(B, d) the states at the plans' indices or, by path, those nearest to the robots."""
+        if not self.by_path:
+            return super().due(observations, plans, indices)
+        here = observations[:, self._goal]  # (B, goal_dim)
+        return np.stack(
+            [
+                plan.states[nearest(self.spec.goal_of(plan.states), place)]
+                for plan, place in zip(plans, here, strict=True)
+            ]
+        )
 
     def _forward(self, body: FloatArray, relative: FloatArray) -> FloatArray:
         rows = len(body)
-        padding = -rows % _BLOCK
-        body = np.pad(body, ((0, padding), (0, 0)))
-        relative = np.pad(relative, ((0, padding), (0, 0), (0, 0)))
-        with torch.inference_mode(), torch_threads(1):
-            actions = [
-                self.network(
-                    torch.as_tensor(body[begin : begin + _BLOCK], device=self._device),
-                    torch.as_tensor(relative[begin : begin + _BLOCK], device=self._device),
-                )
-                for begin in range(0, rows, _BLOCK)
-            ]
-        return torch.cat(actions)[:rows].float().cpu().numpy()
+        padding = ((0, -rows % _BLOCK), (0, 0))
+        body, relative = np.pad(body, padding), np.pad(relative.reshape(rows, -1), padding)
+        blocks = [slice(begin, begin + _BLOCK) for begin in range(0, rows, _BLOCK)]
+        return np.concatenate([self.network(body[block], relative[block]) for block in blocks])[:rows]
 
     def describe(self) -> dict[str, Any]:
         """Name, weights and settings."""
-        settings = {key: value for key, value in asdict(self.config).items() if value is not None}
-        return {"name": "inverse_dynamics", "model": self._model, **settings}
+        settings = {key: value for key, value in asdict(self.config).items() if value not in (None, False)}
+        return {"name": "path_following" if self.by_path else "inverse_dynamics", "model": self._model, **settings}
+
+
+def _network(tensors: Tensors, spec: EnvSpec, config: DynamicsConfig) -> Network:
+    """The network of a model file. Raises `DataError` for tensors that do not fit its settings."""
+    body = len(proprioception_dims(spec, config))
+    inputs = body + (1 + config.directions) * len(config.ahead) * spec.goal_dim
+    check_shapes(tensors, dynamics_shapes(inputs, spec.action_dim, config.hidden, config.layers))
+    return OnnxNetwork(dynamics_model(tensors, body), tensors)
+
+
+def _as_network(network: Network | torch.nn.Module, spec: EnvSpec, config: DynamicsConfig) -> Network:
+    """A network as a function of arrays; one in torch is copied."""
+    if not hasattr(network, "state_dict"):
+        return cast(Network, network)
+    from vhdiffuser.torch_network import arrays
+
+    return _network(arrays(cast("torch.nn.Module", network).state_dict()), spec, config)

@@ -27,6 +27,7 @@ from typing import Any
 
 import numpy as np
 
+from vhdiffuser.arguments import check_fields
 from vhdiffuser.control.base import Controller, reference_states
 from vhdiffuser.errors import VhdError
 from vhdiffuser.trajectories import Plan
@@ -43,6 +44,7 @@ class PDConfig:
     """k_d: action per unit/s of velocity error."""
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if not (np.isfinite(self.position_gain) and np.isfinite(self.velocity_gain)):
             raise VhdError(f"PD gains must be finite, got {self.position_gain} and {self.velocity_gain}.")
         if self.position_gain < 0 or self.velocity_gain < 0:

@@ -7,38 +7,43 @@ workers. Chunks are written as they are finished, so an interrupted build contin
 from __future__ import annotations
 
 import hashlib
-import multiprocessing
 import os
 import shutil
-import signal
-from collections.abc import Callable
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
+from vhdiffuser.cluster import run_on_ray
 from vhdiffuser.data.store import Dataset, dataset_path
 from vhdiffuser.errors import DataError
 from vhdiffuser.files import atomic_path, require_space
+from vhdiffuser.reading import reading
 from vhdiffuser.types import EnvSpec, Episodes, FloatArray
+from vhdiffuser.workers import available_cores, run_in_workers
 
 VERSION = 1
 """Increase this when a builder's output changes, so that old chunks are not mixed with new ones."""
 
 Parts = list[tuple[FloatArray, FloatArray]]
 """Episodes of (T, o) states and (T - 1, m) actions."""
+Chunk = tuple[int, np.random.Generator]
+"""Transitions, and the generator to draw from."""
 ChunkMaker = Callable[[int, np.random.Generator], Parts]
 """(transitions, generator) -> episodes of exactly that many transitions in all."""
+ChunksMaker = Callable[[Sequence[Chunk]], list[Parts]]
+"""The same for several chunks, made at once. A chunk must not depend on the others."""
 
 
 @dataclass(frozen=True)
 class Builder:
     """How an environment's data is regenerated."""
 
-    make: Callable[[], ChunkMaker]
+    make: Callable[[], ChunkMaker] | Callable[[], ChunksMaker]
     """Returns the function that makes chunks. Must be importable, since worker processes call it; it imports the
     simulator."""
     chunk: int
@@ -47,6 +52,8 @@ class Builder:
     """Transitions of the full dataset."""
     key: str = ""
     """Identifies the chunks where the name does not suffice, e.g. the map of a custom maze."""
+    together: int | None = None
+    """If given, `make` returns a `ChunksMaker`, and each worker makes up to this many chunks at once."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +66,8 @@ class BuildConfig:
     """Same seed and size, same bytes."""
     workers: int | None = None
     """Processes; all cores by default."""
+    ray: str | None = None
+    """Address of a Ray cluster to build on, or `auto`."""
 
 
 def build(spec: EnvSpec, builder: Builder | None, config: BuildConfig, progress: Callable[[int, int], None]) -> Dataset:
@@ -80,29 +89,34 @@ def build(spec: EnvSpec, builder: Builder | None, config: BuildConfig, progress:
     done = size - sum(sizes[number] for number in waiting)
     progress(done, size)
 
-    workers = min(config.workers or os.cpu_count() or 1, max(len(waiting), 1))
-    # Start workers with "spawn": forking a process that has run torch or MuJoCo threads may hang.
-    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), initializer=_prepare_worker)
-    try:
-        jobs: dict[Future[None], int] = {
-            pool.submit(_write_chunk, builder.make, sizes[number], config.seed, number, paths[number]): number
-            for number in waiting
-        }
-        for job in as_completed(jobs):
-            job.result()
-            done += sizes[jobs[job]]
-            progress(done, size)
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+    workers = min(config.workers or available_cores(), max(len(waiting), 1))
+    # Few chunks are shared out among the workers: a chunk's bytes depend on no other.
+    together = min(builder.together or 1, -(-len(waiting) // workers)) or 1
+    groups = [waiting[begin : begin + together] for begin in range(0, len(waiting), together)]
+    jobs = [(builder, config.seed, [(number, sizes[number], paths[number]) for number in group]) for group in groups]
+    if config.ray is None:
+        finished = run_in_workers(_write_chunks, jobs, workers)
+    else:
+        finished = run_on_ray(_make_chunks, jobs, config.ray)
+    for job, made in finished:
+        if config.ray is not None:  # the nodes may have other disks
+            _save_chunks(jobs[job][2], made)
+        done += sum(sizes[number] for number in groups[job])
+        progress(done, size)
     parts: Parts = []
     for path in paths:
         parts += _read_chunk(path)
     return Dataset(spec, Episodes.from_parts(parts), "build", {"size": size, "seed": config.seed})
 
 
-def forget_chunks(spec: EnvSpec) -> None:
-    """Delete this environment's chunks, once the whole dataset is saved."""
-    shutil.rmtree(dataset_path(spec.name).parent / "building", ignore_errors=True)
+def forget_chunks(dataset: Dataset, builder: Builder | None) -> None:
+    """Delete the chunks of a dataset that is saved, if it was built; those of another size or seed stay."""
+    if builder is None or dataset.source != "build":
+        return
+    folder = _folder(dataset.spec, builder, dataset.details["size"], dataset.details["seed"])
+    shutil.rmtree(folder, ignore_errors=True)
+    with suppress(OSError):  # others are in it
+        folder.parent.rmdir()
 
 
 def _folder(spec: EnvSpec, builder: Builder, size: int, seed: int) -> Path:
@@ -110,25 +124,35 @@ def _folder(spec: EnvSpec, builder: Builder, size: int, seed: int) -> Path:
     return dataset_path(spec.name).parent / "building" / key
 
 
-def _prepare_worker() -> None:
-    """Ignore Ctrl-C, which reaches every process of the terminal: the parent handles it. Workers render nothing."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    os.environ["MUJOCO_GL"] = "disabled"
+Job = tuple[int, int, Path]
+"""Number of a chunk, its transitions and its path."""
 
 
-def _write_chunk(make: Callable[[], ChunkMaker], transitions: int, seed: int, number: int, path: Path) -> None:
-    rng = np.random.default_rng(np.random.SeedSequence([seed, number]))
-    arrays = {}
-    for index, (states, actions) in enumerate(make()(transitions, rng)):
-        arrays[f"states.{index}"], arrays[f"actions.{index}"] = states, actions
-    with atomic_path(path) as temporary:
-        save_file(arrays, temporary)
+def _write_chunks(builder: Builder, seed: int, jobs: Sequence[Job]) -> None:
+    _save_chunks(jobs, _make_chunks(builder, seed, jobs))
+
+
+def _make_chunks(builder: Builder, seed: int, jobs: Sequence[Job]) -> list[Parts]:
+    os.environ["MUJOCO_GL"] = "disabled"  # workers render nothing
+    chunks = [(size, np.random.default_rng(np.random.SeedSequence([seed, number]))) for number, size, _ in jobs]
+    maker: Any = builder.make()
+    return maker(chunks) if builder.together is not None else [maker(*chunk) for chunk in chunks]
+
+
+def _save_chunks(jobs: Sequence[Job], made: Sequence[Parts]) -> None:
+    for (_, _, path), parts in zip(jobs, made, strict=True):
+        arrays = {}
+        for index, (states, actions) in enumerate(parts):
+            arrays[f"states.{index}"], arrays[f"actions.{index}"] = states, actions
+        with atomic_path(path) as temporary:
+            save_file(arrays, temporary)
 
 
 def _read_chunk(path: Path) -> Parts:
     try:
-        arrays = load_file(path)
-        return [(arrays[f"states.{i}"], arrays[f"actions.{i}"]) for i in range(len(arrays) // 2)]
-    except (SafetensorError, OSError, KeyError) as error:
+        with reading(path, "a chunk"):
+            arrays = load_file(path)
+            return [(arrays[f"states.{i}"], arrays[f"actions.{i}"]) for i in range(len(arrays) // 2)]
+    except DataError as error:
         path.unlink(missing_ok=True)
         raise DataError(f"{path}: a damaged chunk ({error}); it was deleted. Run the command again.") from error

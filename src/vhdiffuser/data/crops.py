@@ -22,17 +22,25 @@ class Crops:
         self.lengths = torch.as_tensor(np.asarray(ends) - begins, dtype=torch.int64, device=device)  # (E,)
         self.longest = int((np.asarray(ends) - begins).max())
 
-    def draw(self, knots: int, stride: int, batch: int, generator: torch.Generator) -> torch.Tensor:
-        """(batch, knots, d): every `stride`-th state, from starts drawn uniformly from all valid ones."""
-        return self.cut(self.draw_starts((knots - 1) * stride + 1, batch, generator), knots, stride)
+    def draw(
+        self, knots: int, stride: int, batch: int, generator: torch.Generator, demonstration_first: bool = False
+    ) -> torch.Tensor:
+        """(batch, knots, d): every `stride`-th state, from starts as `draw_starts` draws them."""
+        starts = self.draw_starts((knots - 1) * stride + 1, batch, generator, demonstration_first)
+        return self.cut(starts, knots, stride)
 
     def cut(self, starts: torch.Tensor, knots: int, stride: int) -> torch.Tensor:
         """(B,) starts -> (B, knots, d): every `stride`-th state."""
         offsets = torch.arange(knots, device=starts.device) * stride  # (K,)
         return self.states[starts[:, None] + offsets[None, :]]
 
-    def draw_starts(self, length: int, batch: int, generator: torch.Generator) -> torch.Tensor:
-        """(batch,) indices from which `length` consecutive states lie in one episode."""
+    def draw_starts(
+        self, length: int, batch: int, generator: torch.Generator, demonstration_first: bool = False
+    ) -> torch.Tensor:
+        """(batch,) indices from which `length` consecutive states lie in one episode, drawn uniformly from all.
+
+        With `demonstration_first`, an episode is drawn uniformly from those that are long enough, then i ~ {0..T-L}.
+        """
         valid = (self.lengths - (length - 1)).clamp(min=0)  # (E,) starts 0..T-L
         upto = valid.cumsum(0)
         total = int(upto[-1])
@@ -41,6 +49,11 @@ class Crops:
                 f"no episode has the {length} states of one crop; the longest has {self.longest}. "
                 "Train with a smaller T_max or horizon, or on longer episodes."
             )
+        if demonstration_first:
+            enough = valid.nonzero()[:, 0]
+            episode = enough[torch.randint(len(enough), (batch,), generator=generator, device=upto.device)]
+            uniform = torch.rand(batch, generator=generator, device=upto.device, dtype=torch.float64)
+            return self.begins[episode] + (uniform * valid[episode]).long().clamp(max=valid[episode] - 1)
         rank = torch.randint(total, (batch,), generator=generator, device=upto.device)
         episode = torch.searchsorted(upto, rank, right=True)
         return self.begins[episode] + rank - (upto - valid)[episode]

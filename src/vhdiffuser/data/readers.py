@@ -11,15 +11,16 @@ A user's own file holds, row by row and episode after episode,
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from vhdiffuser.arguments import LARGEST
 from vhdiffuser.errors import DataError, needs_extra
-from vhdiffuser.types import Episodes, FloatArray, IntArray
+from vhdiffuser.reading import read_arrays, read_hdf5, read_npz
+from vhdiffuser.types import BoolArray, Episodes, FloatArray, IntArray
 
 OGBENCH_HOSTS = (
     "https://rail.eecs.berkeley.edu/datasets/ogbench/",
@@ -36,7 +37,10 @@ def read_d4rl_maze2d(path: Path) -> Episodes:
     D4RL repeats an observation after each change of target while the ball moves on;
     `infos/qpos` and `infos/qvel` hold its true state, so they are used if present.
     """
-    fields = _read_hdf5(path, required=("observations", "actions"), optional=("infos/qpos", "infos/qvel"))
+    fields = read_hdf5(path, required=("observations", "actions"), optional=("infos/qpos", "infos/qvel"))
+    fields = {name: _rows(path, name, values) for name, values in fields.items()}
+    if len({len(values) for values in fields.values()}) > 1:
+        raise DataError(f"{path}: its fields differ in their number of rows. Get it again.")
     states, actions = fields["observations"], fields["actions"]
     _require_columns(path, "observations", states, 4)
     _require_columns(path, "actions", actions, 2)
@@ -51,9 +55,10 @@ def read_ogbench(paths: list[Path]) -> Episodes:
     """OGBench's npz files (train, then val), concatenated."""
     parts = []
     for path in paths:
-        fields = _read_npz(path, required=("observations", "actions", "terminals"))
-        ends = np.flatnonzero(fields["terminals"]) + 1
-        episodes = _episodes(path, fields["observations"], fields["actions"], ends)
+        fields = read_npz(path, required=("observations", "actions", "terminals"))
+        ends = np.flatnonzero(_flags(path, "terminals", fields["terminals"])) + 1
+        states, actions = (_rows(path, name, fields[name]) for name in ("observations", "actions"))
+        episodes = _episodes(path, states, actions, ends)
         parts += [episodes.episode(number) for number in range(len(episodes))]
     return Episodes.from_parts(parts)
 
@@ -67,21 +72,13 @@ def read_ogbench_file(path: Path) -> Episodes:
 def read_own(path: Path) -> Episodes:
     """A user's own `.npz` or `.hdf5`/`.h5` in the layout at the top of this file."""
     optional = ("actions", "episode_ends", "terminals", "timeouts")
-    readers: dict[str, Callable[..., dict[str, npt.NDArray[Any]]]] = {
-        ".npz": _read_npz,
-        ".hdf5": _read_hdf5,
-        ".h5": _read_hdf5,
-    }
-    reader = readers.get(path.suffix.lower())
-    if reader is None:
-        raise DataError(f"{path}: unknown file type. Allowed: {', '.join(readers)}.")
-    fields = reader(path, required=("observations",), optional=optional)
-    states = fields["observations"]
-    actions = fields.get("actions", np.zeros((len(states), 0), np.float32))
+    fields = read_arrays(path, required=("observations",), optional=optional)
+    states = _rows(path, "observations", fields["observations"])
+    actions = _rows(path, "actions", fields.get("actions", np.zeros((len(states), 0), np.float32)))
     if "episode_ends" in fields:
-        ends = fields["episode_ends"].astype(np.int64)
+        ends = _whole_numbers(path, "episode_ends", fields["episode_ends"])
     else:
-        marks = [fields[key].astype(bool) for key in ("terminals", "timeouts") if key in fields]
+        marks = [_flags(path, key, fields[key]) for key in ("terminals", "timeouts") if key in fields]
         if not marks:
             raise DataError(
                 f"{path}: nothing says where episodes end. Add 'episode_ends' (index one past the last row of each), "
@@ -104,14 +101,19 @@ def read_minari(dataset_id: str) -> Episodes:
     except Exception as error:  # Minari raises whatever its storage or the network raised
         raise DataError(f"Minari dataset '{dataset_id}' could not be loaded ({error}).") from error
     parts = []
-    for episode in dataset.iterate_episodes():
-        states = episode.observations
-        if isinstance(states, dict):  # goal environments keep the state under this key
-            states = states.get("observation")
-        if not isinstance(states, np.ndarray) or states.ndim != 2 or np.asarray(episode.actions).ndim != 2:
-            raise DataError(f"Minari dataset '{dataset_id}': observations and actions must be vectors per step.")
-        parts.append((states.astype(np.float32), np.asarray(episode.actions, np.float32)))
-    return Episodes.from_parts(parts)
+    try:
+        for episode in dataset.iterate_episodes():
+            states = episode.observations
+            if isinstance(states, dict):  # goal environments keep the state under this key
+                states = states.get("observation")
+            if not isinstance(states, np.ndarray) or states.ndim != 2 or np.asarray(episode.actions).ndim != 2:
+                raise DataError(f"Minari dataset '{dataset_id}': observations and actions must be vectors per step.")
+            parts.append((states.astype(np.float32), np.asarray(episode.actions, np.float32)))
+        return Episodes.from_parts(parts)
+    except DataError:
+        raise
+    except Exception as error:  # as above
+        raise DataError(f"Minari dataset '{dataset_id}': damaged ({error}). Download it again.") from error
 
 
 def _episodes(path: Path, states: FloatArray, actions: FloatArray, ends: IntArray) -> Episodes:
@@ -127,43 +129,33 @@ def _episodes(path: Path, states: FloatArray, actions: FloatArray, ends: IntArra
         raise DataError(f"{path}: {error}") from error
 
 
+def _rows(path: Path, field: str, values: npt.NDArray[Any]) -> FloatArray:
+    """(N, k) numbers that float32 can hold."""
+    if values.ndim != 2:
+        raise DataError(f"{path}: field '{field}' must be 2-D (rows and columns), got shape {values.shape}.")
+    if (np.isfinite(values) & (np.abs(values) > LARGEST)).any():
+        raise DataError(f"{path}: field '{field}' has numbers beyond {LARGEST:g}, which are no measurements.")
+    return values.astype(np.float32, copy=False)
+
+
+def _whole_numbers(path: Path, field: str, values: npt.NDArray[Any]) -> IntArray:
+    """(E,) whole numbers."""
+    if values.ndim != 1 or values.dtype.kind == "b":
+        raise DataError(f"{path}: field '{field}' must be a list of whole numbers, got {values.dtype} {values.shape}.")
+    if values.size and not (np.isfinite(values).all() and np.abs(values).max() < 2**53 and (values % 1 == 0).all()):
+        raise DataError(f"{path}: field '{field}' must be whole numbers, got {values[:5].tolist()}...")
+    return values.astype(np.int64)
+
+
+def _flags(path: Path, field: str, values: npt.NDArray[Any]) -> BoolArray:
+    """(N,) true or false; (N, 1) is taken as (N,)."""
+    if values.ndim == 2 and values.shape[1] == 1:
+        values = values[:, 0]
+    if values.ndim != 1:
+        raise DataError(f"{path}: field '{field}' must have one value per row, got shape {values.shape}.")
+    return values.astype(bool)
+
+
 def _require_columns(path: Path, field: str, values: FloatArray, columns: int) -> None:
     if values.ndim != 2 or values.shape[1] != columns:
         raise DataError(f"{path}: field '{field}' must have {columns} columns, got shape {values.shape}.")
-
-
-def _read_npz(path: Path, required: tuple[str, ...], optional: tuple[str, ...] = ()) -> dict[str, npt.NDArray[Any]]:
-    _require_file(path)
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            _require_fields(path, required, list(file))
-            return {key: file[key] for key in (*required, *optional) if key in file}
-    except DataError:
-        raise
-    except Exception as error:  # numpy raises zipfile, zlib, pickle and value errors for damaged files
-        raise DataError(f"{path}: damaged, truncated or not an npz file ({error}). Get it again.") from error
-
-
-def _read_hdf5(path: Path, required: tuple[str, ...], optional: tuple[str, ...] = ()) -> dict[str, npt.NDArray[Any]]:
-    import h5py  # here: it would double the time to import this package
-
-    _require_file(path)
-    try:
-        with h5py.File(path, "r") as file:
-            names: list[str] = []
-            file.visititems(lambda name, node: names.append(name) if isinstance(node, h5py.Dataset) else None)
-            _require_fields(path, required, names)
-            return {key: file[key][()] for key in (*required, *optional) if key in names}
-    except OSError as error:
-        raise DataError(f"{path}: damaged, truncated or not an HDF5 file ({error}). Get it again.") from error
-
-
-def _require_file(path: Path) -> None:
-    if not path.is_file():
-        raise DataError(f"{path}: no such file.")
-
-
-def _require_fields(path: Path, required: tuple[str, ...], present: list[str]) -> None:
-    missing = [key for key in required if key not in present]
-    if missing:
-        raise DataError(f"{path}: field(s) {', '.join(missing)} missing. It has: {', '.join(present) or 'none'}.")

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import json
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
+from vhdiffuser.arguments import shown
 from vhdiffuser.errors import DataError
 from vhdiffuser.files import atomic_path, checked_name, home, require_space
+from vhdiffuser.locks import exclusive
 from vhdiffuser.normalizer import Normalizer
+from vhdiffuser.reading import read_header, read_safetensors
 from vhdiffuser.types import EnvSpec, Episodes, FloatArray
 
 
@@ -51,6 +54,11 @@ def dataset_path(name: str) -> Path:
     return home() / "data" / checked_name("dataset", name) / "data.safetensors"
 
 
+def writing_dataset(name: str) -> AbstractContextManager[None]:
+    """Context for building or importing the dataset of that name: a second process is refused."""
+    return exclusive(dataset_path(name).parent, f"building or importing the dataset {name}")
+
+
 def saved_names() -> list[str]:
     """Names of the datasets in the cache."""
     return sorted(path.parent.name for path in (home() / "data").glob("*/data.safetensors"))
@@ -58,8 +66,8 @@ def saved_names() -> list[str]:
 
 def saved_facts(name: str) -> tuple[EnvSpec, dict[str, Any]]:
     """The spec and details of a saved dataset, read from its header alone."""
-    header = _header(dataset_path(name), name)
-    return EnvSpec.from_json(header["spec"]), header["details"]
+    path = dataset_path(name)
+    return _facts(path, name, read_header(path, "a vhdiffuser dataset", _mend(name)))
 
 
 def save_dataset(dataset: Dataset, path: Path | None = None) -> Path:
@@ -83,27 +91,31 @@ def save_dataset(dataset: Dataset, path: Path | None = None) -> Path:
 
 def read_dataset(path: Path, name: str) -> Dataset:
     """Read a dataset and check it against its fingerprint."""
-    header = _header(path, name)
+    arrays, header = read_safetensors(path, "np", "a vhdiffuser dataset", _mend(name))
+    names = ("observations", "actions", "ends")
+    if missing := [key for key in names if key not in arrays]:
+        raise DataError(f"{path}: not a vhdiffuser dataset: it lacks {', '.join(missing)}. {_mend(name)}")
+    spec, details = _facts(path, name, header)
     try:
-        with safe_open(path, "np") as file:
-            arrays = {key: file.get_tensor(key) for key in ("observations", "actions", "ends")}
-    except (SafetensorError, OSError, KeyError) as error:
-        raise DataError(f"{path}: damaged, or not a vhdiffuser dataset ({error}). {_mend(name)}") from error
-    spec = EnvSpec.from_json(header["spec"])
-    dataset = Dataset(spec, Episodes(**arrays), source=header["source"], details=header["details"])
-    if dataset.fingerprint() != header["fingerprint"]:
+        dataset = Dataset(spec, Episodes(*(arrays[key] for key in names)), str(header.get("source")), details)
+    except DataError as error:
+        raise DataError(f"{path}: {error} {_mend(name)}") from error
+    if dataset.fingerprint() != header.get("fingerprint"):
         raise DataError(
             f"{path}: its numbers do not match its fingerprint; the file was changed or damaged. {_mend(name)}"
         )
     return dataset
 
 
-def _header(path: Path, name: str) -> dict[str, Any]:
+def _facts(path: Path, name: str, header: dict[str, Any]) -> tuple[EnvSpec, dict[str, Any]]:
+    """The spec and the details in a header."""
+    details = header.get("details")
+    if not isinstance(details, dict):
+        raise DataError(f"{path}: damaged (its details are {shown(details)}). {_mend(name)}")
     try:
-        with safe_open(path, "np") as file:
-            return json.loads((file.metadata() or {})["vhdiffuser"])
-    except (SafetensorError, OSError, KeyError, ValueError) as error:
-        raise DataError(f"{path}: damaged, or not a vhdiffuser dataset ({error}). {_mend(name)}") from error
+        return EnvSpec.from_json(header.get("spec")), details  # type: ignore[arg-type]
+    except DataError as error:
+        raise DataError(f"{path}: damaged ({error}) {_mend(name)}") from error
 
 
 def _mend(name: str) -> str:

@@ -1,23 +1,25 @@
 """Guidance away from forbidden regions: every reverse step moves the predicted clean trajectory down a cost's gradient.
 
-The gradient is not taken through the network, so a plan is bent, not rerouted: if a region blocks the corridor that a
-plan takes, draw several candidates.
+The gradient is not taken through the network, so a plan is bent, not rerouted. Rerouting is the work of
+`planner/routing.py`, where there is a route graph.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
+import numpy as np
 import numpy.typing as npt
-import torch
 
 from vhdiffuser.arguments import as_numbers
 from vhdiffuser.errors import VhdError
 from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.types import EnvSpec, FloatArray
 
-Cost = Callable[[torch.Tensor], torch.Tensor]
-"""Positions (B, M, goal_dim) in the environment's units -> (B, M): 0 where allowed, differentiable elsewhere."""
+CostFunction = Callable[[Any], Any]
+"""A caller's cost by torch operations: positions (B, M, goal_dim) in the environment's units -> (B, M), 0 where
+allowed, differentiable elsewhere."""
 
 _BETWEEN = 8
 """Points per segment between two knots at which the cost is evaluated, so that regions between knots count."""
@@ -27,83 +29,99 @@ _NEIGHBOURS = (0.25, 0.6, 1.0, 0.6, 0.25)
 """Share of a knot's displacement that its neighbours follow, so that the plan bends smoothly."""
 
 
-def box_cost(spec: EnvSpec, boxes: npt.ArrayLike, margin: FloatArray) -> Cost:
+class Cost(Protocol):
+    """A cost of positions and its gradient."""
+
+    def values(self, places: FloatArray) -> FloatArray:
+        """(B, M, goal_dim) positions in the environment's units -> (B, M), 0 where allowed."""
+        ...
+
+    def slopes(self, places: FloatArray) -> FloatArray:
+        """(B, M, goal_dim) -> (B, M, goal_dim): the gradient of their summed cost."""
+        ...
+
+
+class BoxCost:
     """Half the squared depth inside boxes (n, 2, goal_dim) of lower and upper corners, each grown by a margin."""
-    corners = as_numbers("avoid", boxes)
-    if corners.ndim != 3 or corners.shape[1:] != (2, spec.goal_dim) or not (corners[:, 0] <= corners[:, 1]).all():
-        raise VhdError(
-            f"avoid needs boxes (lower corner, upper corner) of {spec.goal_dim} numbers each, or a function of "
-            f"positions; got an array of shape {corners.shape}."
-        )
-    low, high = torch.from_numpy(corners[:, 0] - margin), torch.from_numpy(corners[:, 1] + margin)  # (n, goal_dim)
 
-    def cost(places: torch.Tensor) -> torch.Tensor:
-        at = places.unsqueeze(-2)  # (B, M, 1, goal_dim)
-        lower, upper = low.to(places.device), high.to(places.device)
-        depth = torch.minimum(at - lower, upper - at).amin(dim=-1).clamp(min=0)  # (B, M, n): to the nearest side
-        return 0.5 * depth.square().sum(dim=-1)
+    def __init__(self, spec: EnvSpec, boxes: npt.ArrayLike, margin: FloatArray) -> None:
+        corners = as_numbers("avoid", boxes)
+        if corners.ndim != 3 or corners.shape[1:] != (2, spec.goal_dim) or not (corners[:, 0] <= corners[:, 1]).all():
+            raise VhdError(
+                f"avoid needs boxes (lower corner, upper corner) of {spec.goal_dim} numbers each, or a function of "
+                f"positions; got an array of shape {corners.shape}."
+            )
+        self.low, self.high = corners[:, 0] - margin, corners[:, 1] + margin  # (n, goal_dim)
 
-    return cost
+    def values(self, places: FloatArray) -> FloatArray:
+        """(B, M, goal_dim) -> (B, M)."""
+        depth = self._sides(places).min(axis=-1).clip(min=0)  # (B, M, n): to the nearest side
+        return 0.5 * np.square(depth).sum(axis=-1)
+
+    def slopes(self, places: FloatArray) -> FloatArray:
+        """(B, M, goal_dim) -> (B, M, goal_dim): the depth, towards the nearest side."""
+        sides = self._sides(places)  # (B, M, n, goal_dim)
+        depth = sides.min(axis=-1, keepdims=True).clip(min=0)
+        nearest = sides == depth
+        middle = (self.low + self.high) / 2
+        inwards = np.where(places[..., None, :] < middle, 1.0, -1.0)  # deeper means further from that side
+        return (depth * inwards * nearest / nearest.sum(axis=-1, keepdims=True).clip(min=1)).sum(axis=-2)
+
+    def _sides(self, places: FloatArray) -> FloatArray:
+        """(B, M, n, goal_dim): distance to the nearer of a box's two sides in each dimension, negative outside."""
+        at = places[..., None, :]
+        return np.minimum(at - self.low, self.high - at)
 
 
 class Guidance:
     """Moves normalised knots (B, K, width) down the gradient of a cost of their positions."""
 
-    def __init__(self, cost: Cost, dims: Sequence[int], center: FloatArray, scale: FloatArray) -> None:
-        """`dims` are the position dimensions of a knot; `center` and `scale` belong to them."""
-        self.cost, self.dims = cost, list(dims)
-        self.center, self.scale = torch.from_numpy(center), torch.from_numpy(scale)
+    def __init__(
+        self, cost: Cost, dims: Sequence[int], center: FloatArray, scale: FloatArray, limit: float = np.inf
+    ) -> None:
+        """`dims` are the position dimensions of a knot; `center` and `scale` belong to them. Knots stay within the
+        `limit`, normalised."""
+        self.cost, self.dims, self.center, self.scale, self.limit = cost, list(dims), center, scale, limit
 
     @classmethod
-    def of(cls, cost: Cost, spec: EnvSpec, normalizer: Normalizer, action_dim: int) -> Guidance:
+    def of(cls, cost: Cost, spec: EnvSpec, normalizer: Normalizer, action_dim: int, limit: float = np.inf) -> Guidance:
         """For the knots of a planner."""
         dims = [action_dim + dim for dim in spec.goal_dims]
-        return cls(cost, dims, spec.goal_of(normalizer.center), spec.goal_of(normalizer.scale))
+        return cls(cost, dims, spec.goal_of(normalizer.center), spec.goal_of(normalizer.scale), limit)
 
-    def __call__(self, tau0: torch.Tensor) -> torch.Tensor:
+    def __call__(self, tau0: FloatArray) -> FloatArray:
         """tau0 with its positions moved; half a squared distance as the cost moves them by about that distance."""
-        center, scale = self.center.to(tau0.device), self.scale.to(tau0.device)
-        with torch.inference_mode(False), torch.enable_grad():
-            places = tau0[..., self.dims].clone() * scale + center  # (B, K, goal_dim) in units
-            for _ in range(_MOVES):
-                places = places.detach().requires_grad_(True)
-                cost = _costs(self.cost, between(places))
-                (slope,) = torch.autograd.grad(cost.sum() / _BETWEEN, places)
-                places = places - spread(slope)
-        moved = tau0.clone()
-        moved[..., self.dims] = (places.detach() - center) / scale
-        return moved
+        places = tau0[..., self.dims] * self.scale + self.center  # (B, K, goal_dim) in units
+        for _ in range(_MOVES):
+            slope = at_knots(self.cost.slopes(between(places))) / _BETWEEN
+            places = places - spread(slope)
+        moved = tau0.copy()
+        moved[..., self.dims] = (places - self.center) / self.scale
+        return np.clip(moved, -self.limit, self.limit)
 
 
-def _costs(cost: Cost, places: torch.Tensor) -> torch.Tensor:
-    """(B, M) costs of (B, M, goal_dim) positions, from a function that may be the caller's."""
-    allowed = "avoid must be a function that maps positions (B, M, goal_dim) to costs (B, M) by torch operations"
-    try:
-        costs = cost(places)
-    except VhdError:
-        raise
-    except Exception as error:  # third-party code may raise anything
-        raise VhdError(f"{allowed}; it failed with {type(error).__name__}: {error}.") from error
-    if not isinstance(costs, torch.Tensor):
-        raise VhdError(f"{allowed}; it gave {type(costs).__name__}.")
-    if costs.shape[:1] != places.shape[:1] or not costs.requires_grad:
-        raise VhdError(
-            f"{allowed}; it gave {tuple(costs.shape)}{'' if costs.requires_grad else ' without a gradient'}."
-        )
-    return costs
-
-
-def between(knots: torch.Tensor) -> torch.Tensor:
+def between(knots: FloatArray) -> FloatArray:
     """(B, K, n) -> (B, (K - 1) _BETWEEN + 1, n): the knots and points on the segments between them."""
-    share = torch.arange(_BETWEEN, device=knots.device) / _BETWEEN  # (_BETWEEN,)
+    B, _, n = knots.shape
+    share = np.arange(_BETWEEN, dtype=np.float32)[:, None] / _BETWEEN
     first, second = knots[:, :-1, None], knots[:, 1:, None]  # (B, K - 1, 1, n)
-    inner = first + share[:, None] * (second - first)  # (B, K - 1, _BETWEEN, n)
-    return torch.cat([inner.flatten(1, 2), knots[:, -1:]], dim=1)
+    inner = first + share * (second - first)  # (B, K - 1, _BETWEEN, n)
+    return np.concatenate([inner.reshape(B, -1, n), knots[:, -1:]], axis=1)
 
 
-def spread(slope: torch.Tensor) -> torch.Tensor:
+def at_knots(slopes: FloatArray) -> FloatArray:
+    """(B, (K - 1) _BETWEEN + 1, n) slopes at the points of `between` -> (B, K, n) at the knots that move them."""
+    B, _, n = slopes.shape
+    share = np.arange(_BETWEEN, dtype=np.float32)[:, None] / _BETWEEN
+    inner = slopes[:, :-1].reshape(B, -1, _BETWEEN, n)  # (B, K - 1, _BETWEEN, n)
+    total = np.concatenate([((1 - share) * inner).sum(axis=2), slopes[:, -1:]], axis=1)
+    total[:, 1:] += (share * inner).sum(axis=2)
+    return total
+
+
+def spread(slope: FloatArray) -> FloatArray:
     """(B, K, n) smoothed over neighbouring knots."""
-    kernel = torch.tensor(_NEIGHBOURS, device=slope.device).view(1, 1, -1)
-    B, K, n = slope.shape
-    flat = slope.transpose(1, 2).reshape(B * n, 1, K)
-    return torch.conv1d(flat, kernel, padding=len(_NEIGHBOURS) // 2).view(B, n, K).transpose(1, 2)
+    reach = len(_NEIGHBOURS) // 2
+    padded = np.pad(slope, ((0, 0), (reach, reach), (0, 0)))
+    K = slope.shape[1]
+    return sum(np.float32(share) * padded[:, first : first + K] for first, share in enumerate(_NEIGHBOURS))  # type: ignore[return-value]

@@ -11,7 +11,6 @@ So does ours (`PlannerConfig.action_dim`), and returns the states.
 
 from __future__ import annotations
 
-import pickle
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,10 +18,11 @@ import torch
 
 from vhdiffuser.diffusion.config import PlannerConfig
 from vhdiffuser.diffusion.options import PlanningOptions
-from vhdiffuser.diffusion.process import cosine_betas
+from vhdiffuser.diffusion.schedule import cosine_betas
 from vhdiffuser.diffusion.unet import TemporalUnet
 from vhdiffuser.errors import DataError
 from vhdiffuser.normalizer import Normalizer
+from vhdiffuser.torch_network import arrays
 from vhdiffuser.types import EnvSpec
 from vhdiffuser.weights.format import ModelHeader, save_model
 
@@ -65,7 +65,7 @@ def import_checkpoint(
         notes={"imported_from": path.name, "weights": weights},
         planning=PlanningOptions(sampler="ddpm", steps=config.diffusion_steps, smoothing=0.0).to_json(),
     )
-    save_model(out, network.state_dict(), header)
+    save_model(out, arrays(network.state_dict()), header)
     return header
 
 
@@ -75,9 +75,9 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
         raise DataError(f"{path}: no such file.")
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError) as error:
+    except Exception as error:  # torch raises whatever its zip reader and its unpickler of tensors raise
         raise DataError(
-            f"{path}: cannot be read as weights ({str(error).splitlines()[0]}). It must be a state dict or a "
+            f"{path}: cannot be read as weights ({str(error).partition(chr(10))[0]}). It must be a state dict or a "
             "`state_*.pt` of the original Diffuser, not a pickled model or config."
         ) from error
     if not isinstance(content, dict):

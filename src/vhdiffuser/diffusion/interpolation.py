@@ -12,6 +12,8 @@ With stride 1, as in the paper, K = L.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from vhdiffuser.types import EnvSpec, FloatArray
@@ -105,18 +107,32 @@ def smoothed(
     Between knots the optimum is a cubic, so the unknowns are K places and K slopes, and the normal equations
     are banded: the cost is linear in K.
     """
-    from scipy.linalg import solveh_banded
+    from scipy.linalg import cho_solve_banded
 
     B, K, n = places.shape
-    h = spacing
-    if slopes is None:
-        observed, slope_weight = np.zeros_like(places), 0.0
-    else:
-        observed, slope_weight = slopes, h / time**2
+    factor, weights = _factor(K, spacing, time, slopes is not None, known_end)
+    observed = np.zeros_like(places) if slopes is None else slopes
+    given = np.stack([places, observed], axis=2).reshape(B, 2 * K, n)  # (B, 2K, n)
+    right = np.moveaxis(given * weights[:, None], 1, 0).reshape(2 * K, B * n)
+    solution = cho_solve_banded((factor, True), right, overwrite_b=True, check_finite=False).reshape(K, 2, B, n)
+    return np.moveaxis(solution[:, 0], 0, 1), np.moveaxis(solution[:, 1], 0, 1)
+
+
+@lru_cache(maxsize=1024)
+def _factor(
+    K: int, h: float, time: float, with_slopes: bool, known_end: tuple[bool, bool]
+) -> tuple[FloatArray, FloatArray]:
+    """Cholesky's factor of the normal equations of `smoothed`, (4, 2K) in banded form, and the (2K,) weights.
+
+    Neither depends on the knots, so plans of the same length share them.
+    """
+    from scipy.linalg import cholesky_banded
+
+    slope_weight = h / time**2 if with_slopes else 0.0
     weights = np.tile([h / time**4, slope_weight], K)  # of place 0, slope 0, place 1, ...
     exact = 1e9 * 12 / h**3  # far above every other entry, far below overflow
     weights[0] = exact
-    if slopes is not None:
+    if with_slopes:
         weights[1] = exact
     if known_end[0]:
         weights[-2] = exact
@@ -137,7 +153,4 @@ def smoothed(
     for row in range(4):
         for column in range(row + 1):
             band[row - column, column : 2 * (K - 1) + column : 2] += bending[row, column]
-    given = np.stack([places, observed], axis=2).reshape(B, 2 * K, n)  # (B, 2K, n)
-    right = np.moveaxis(given * weights[:, None], 1, 0).reshape(2 * K, B * n)
-    solution = solveh_banded(band, right, lower=True).reshape(K, 2, B, n)
-    return np.moveaxis(solution[:, 0], 0, 1), np.moveaxis(solution[:, 1], 0, 1)
+    return cholesky_banded(band, lower=True), weights

@@ -5,14 +5,17 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, TypedDict
 
-import numpy as np
-
+from vhdiffuser.arguments import check_fields, from_fields
 from vhdiffuser.diffusion.config import PlannerConfig
 from vhdiffuser.diffusion.samplers import SAMPLERS
 from vhdiffuser.errors import UnknownNameError, VhdError
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+
+
+MOST_CANDIDATES = 10_000
+"""They are drawn together: more would take gigabytes."""
 
 
 class OptionChanges(TypedDict, total=False):
@@ -52,17 +55,7 @@ class PlanningOptions:
     """How far a composed plan may leave its route, in radii of the route graph's regions."""
 
     def __post_init__(self) -> None:
-        for name in ("steps", "gamma", "smoothing", "stretch", "candidates", "piece", "tube"):
-            if isinstance(value := getattr(self, name), np.generic):  # e.g. from numpy.linspace
-                object.__setattr__(self, name, value.item())
-        for name in ("steps", "candidates", "piece"):
-            if not isinstance(getattr(self, name), int) or isinstance(getattr(self, name), bool):
-                raise VhdError(f"{name} must be a whole number, got {getattr(self, name)!r}.")
-        for name in ("gamma", "smoothing", "stretch", "tube"):
-            if not isinstance(getattr(self, name), int | float) or isinstance(getattr(self, name), bool):
-                raise VhdError(f"{name} must be a number, got {getattr(self, name)!r}.")
-        if not isinstance(self.sampler, str):
-            raise VhdError(f"sampler is the name of one, such as 'ddim'; got {self.sampler!r}.")
+        check_fields(self)
         SAMPLERS.require(self.sampler)
         if self.steps < 1:
             raise VhdError(f"steps must be at least 1, got {self.steps}.")
@@ -72,8 +65,8 @@ class PlanningOptions:
             raise VhdError(f"smoothing must be a time in control steps, 0 or more, got {self.smoothing}.")
         if not 1 <= self.stretch < float("inf"):
             raise VhdError(f"stretch must be 1 (the data's pace) or more, got {self.stretch}.")
-        if self.candidates < 1:
-            raise VhdError(f"candidates must be at least 1 (no selection), got {self.candidates}.")
+        if not 1 <= self.candidates <= MOST_CANDIDATES:
+            raise VhdError(f"candidates must lie in 1 (no selection) to {MOST_CANDIDATES:,}, got {self.candidates}.")
         if not 0 < self.tube < float("inf"):
             raise VhdError(f"tube must be above 0 (1 is one radius of a region), got {self.tube}.")
         if self.piece < 0:
@@ -106,4 +99,4 @@ class PlanningOptions:
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> PlanningOptions:
         """The inverse of `to_json`; options that an older file lacks get their defaults."""
-        return cls(**value)
+        return from_fields(cls, value, "planning")

@@ -1,23 +1,28 @@
-"""Samplers by name: the built-in ones of `vhdiffuser.diffusion.sampler`, and registered ones. Imports no torch."""
+"""Samplers by name: the built-in ones of `vhdiffuser.diffusion.sampler`, and registered ones."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from vhdiffuser.extensions import Registry
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from vhdiffuser.types import FloatArray
 
 
 class ReverseStep(Protocol):
     """A sampler: one step of the reverse process, from tau^i to the next, less noisy level."""
 
     def __call__(
-        self, tau: Tensor, tau0: Tensor, older: Tensor, a: list[float], n: int, draw: Callable[[], Tensor], /
-    ) -> Tensor:
-        """The next tau (B, K, d), before its ends are clamped; everything is normalised.
+        self,
+        tau: FloatArray,
+        tau0: FloatArray,
+        older: FloatArray,
+        a: list[float],
+        n: int,
+        draw: Callable[[], FloatArray],
+        /,
+    ) -> FloatArray:
+        """The next tau (B, K, d), before its ends are clamped; everything is a normalised float32 array.
 
         tau (B, K, d) is the input of step n = 0, 1, ..., tau0 the clean trajectory that the network predicts from it,
         and older the prediction of the previous step (at n = 0 the initial noise). a holds alpha_bar of

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -14,7 +15,8 @@ from vhdiffuser.data.motion import fastest_motion
 from vhdiffuser.diffusion.config import PlannerConfig
 from vhdiffuser.diffusion.interpolation import knot_count
 from vhdiffuser.diffusion.options import PlanningOptions
-from vhdiffuser.diffusion.process import Process, clamp, clamp_mask, denoising_loss
+from vhdiffuser.diffusion.process import Process, clamp, denoising_loss
+from vhdiffuser.diffusion.sampler import clamp_mask
 from vhdiffuser.diffusion.unet import TemporalUnet
 from vhdiffuser.errors import DataError, VhdError, warn
 from vhdiffuser.normalizer import Normalizer
@@ -75,7 +77,10 @@ class PlannerTask:
             )
         if self.crops.longest < T_max:
             warn(f"the longest episode has {self.crops.longest} states: crops end there, not at {T_max} states.")
-        return L_min, min(T_max, self.crops.longest)
+        longest = min(T_max, self.crops.longest)
+        if (gap := self.config.gap) is not None and gap[0] <= L_min and gap[1] > longest:
+            raise VhdError(f"the gap {gap} leaves no length between {L_min} and {longest} states.")
+        return L_min, longest
 
     def _longest_direct(self) -> int:
         """No crop longer than this can be direct: `directness` times the largest distance among many states."""
@@ -94,13 +99,31 @@ class PlannerTask:
     def draw(self, generator: torch.Generator) -> torch.Tensor:
         """Lines 2 to 4: L ~ Uniform{L_min..T_max}, start indices valid for it, and the crops tau^0 (B, K, d)."""
         stride = self.config.stride
-        span = self.longest - self.shortest + 1
-        L = self.shortest + int(torch.randint(span, (), generator=generator, device=self.device))
+        L = self._draw_length(generator)
         fitting = (self.crops.longest - 1) // stride + 1  # rounding up must not exceed the longest episode
         K = min(knot_count(L, stride), fitting)
         if self._steps_between is None:
-            return self.crops.draw(K, stride, self.config.batch_size, generator)
-        return self.crops.cut(self._direct_starts((K - 1) * stride, generator), K, stride)
+            first = self.config.demonstration_first
+            return self._framed(self.crops.draw(K, stride, self.config.batch_size, generator, first))
+        return self._framed(self.crops.cut(self._direct_starts((K - 1) * stride, generator), K, stride))
+
+    def _framed(self, crops: torch.Tensor) -> torch.Tensor:
+        """(B, K, d) normalised crops, their places relative to their starts if the config has a frame."""
+        if self.config.frame is None:
+            return crops
+        goal = list(self.spec.goal_dims)
+        width = torch.as_tensor(self.normalizer.scale[goal] / self.config.frame, device=crops.device)
+        crops[..., goal] = (crops[..., goal] - crops[:, :1, goal]) * width
+        return crops
+
+    def _draw_length(self, generator: torch.Generator) -> int:
+        """L ~ Uniform{L_min..T_max}, without the lengths of a gap."""
+        low, high = self.config.gap or (self.longest + 1, self.longest + 1)
+        low, high = max(low, self.shortest), min(high, self.longest + 1)
+        missing = max(high - low, 0)
+        span = self.longest - self.shortest + 1 - missing
+        L = self.shortest + int(torch.randint(span, (), generator=generator, device=self.device))
+        return L + missing if missing and low <= L else L
 
     def _direct_starts(self, steps: int, generator: torch.Generator) -> torch.Tensor:
         """(B,) starts of crops of that many steps: random direct ones, filled up with the most direct of the others."""
@@ -121,8 +144,8 @@ class PlannerTask:
         B, K, d = tau0.shape
         i = torch.randint(self.process.steps, (B,), generator=generator, device=self.device)  # line 5
         epsilon = torch.randn(tau0.shape, generator=generator, device=self.device)
-        last = torch.tensor([K - 1], device=self.device)  # the batch has one length, hence one mask
-        mask = clamp_mask(last, K, d, self.config.clamped_dims(self.spec))  # (1, K, d)
+        ends = clamp_mask(np.array([K - 1]), K, d, self.config.clamped_dims(self.spec))
+        mask = torch.from_numpy(ends).to(self.device)  # (1, K, d): the batch has one length, hence one mask
         tau_i = clamp(self.process.noised(tau0, i, epsilon), tau0, mask)  # line 6, ends clean as in planning
         predicted = network(tau_i, i)  # line 7
         loss = denoising_loss(predicted, self.process.target(tau0, i, epsilon), mask)  # line 8
@@ -130,6 +153,9 @@ class PlannerTask:
             clean = self.process.clean(predicted.detach().float(), i, tau_i).clamp(-1, 1)
         # Comparable across prediction types, unlike the loss.
         return loss, {"knots": float(K), "clean_mse": denoising_loss(clean, tau0, mask)}
+
+    def observe(self, scalars: dict[str, torch.Tensor], update: int) -> None:
+        """Nothing changes but the weights."""
 
     def state(self) -> dict[str, Any]:
         """Empty: nothing but the weights changes during training."""

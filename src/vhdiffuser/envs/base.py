@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
 from vhdiffuser.errors import VhdError
-from vhdiffuser.types import EnvSpec, FloatArray, ImageArray, Instance
+from vhdiffuser.types import EnvSpec, FloatArray, ImageArray, Instance, IntArray
+
+Reset = Callable[[Instance], FloatArray]
+"""Resets a simulator to an instance's start and returns the first observation (o,)."""
 
 
 class InstanceSource(ABC):
@@ -44,6 +47,24 @@ class InstanceSource(ABC):
             yield name, value
 
 
+class VectorEnv(ABC):
+    """Many simulators of one environment, stepped together. Each has a numbered slot.
+
+    What a slot returns depends on its instance and actions only: it is bitwise what a `PlanningEnv` would return,
+    whatever the other slots do and whatever the number of threads or processes.
+    """
+
+    spec: EnvSpec
+
+    @abstractmethod
+    def reset(self, slots: Sequence[int], instances: Sequence[Instance]) -> FloatArray:
+        """Reset these slots (in any order) to their instances; returns (k, o) first observations."""
+
+    @abstractmethod
+    def step(self, slots: Sequence[int] | IntArray, actions: FloatArray) -> FloatArray:
+        """One control step of these slots with actions (k, m); returns (k, o) observations."""
+
+
 class PlanningEnv(InstanceSource):
     """A simulator that can be reset to a start, stepped and observed.
 
@@ -62,3 +83,10 @@ class PlanningEnv(InstanceSource):
     @abstractmethod
     def render(self, width: int = 480, height: int = 480) -> ImageArray:
         """(height, width, 3) uint8 image of the current state, rendered off-screen."""
+
+    def vector(self, slots: int, threads: int, reset: Reset | None = None) -> VectorEnv | None:
+        """As many simulators like this one, stepped together on threads; None: benchmarks use one each, in processes.
+
+        They may use this one, which is then not used otherwise. `reset` resets it to an instance (default: its own).
+        """
+        return None

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from vhdiffuser.envs.base import InstanceSource, PlanningEnv
+from vhdiffuser.envs.base import InstanceSource, PlanningEnv, VectorEnv
 from vhdiffuser.errors import OtherEnvironmentWarning, VhdError, warn
 from vhdiffuser.types import EnvSpec, FloatArray, Instance
 
@@ -81,10 +81,10 @@ def observed(env: PlanningEnv, method: str, *arguments: Any) -> FloatArray:
     return stacked(env, method, [observation])[0]
 
 
-def stacked(env: PlanningEnv, method: str, observations: Sequence[Any]) -> FloatArray:
+def stacked(env: PlanningEnv | VectorEnv, method: str, observations: Sequence[Any] | FloatArray) -> FloatArray:
     """(k, o) from k observations; wrong sizes, types and non-finite values are refused."""
     try:
-        together = np.stack(observations)
+        together = observations if isinstance(observations, np.ndarray) else np.stack(observations)
     except (TypeError, ValueError):
         together = np.empty(0, object)  # of different shapes
     numbers = together.shape[1:] == (env.spec.observation_dim,) and together.dtype.kind in "fiu"
@@ -95,7 +95,7 @@ def stacked(env: PlanningEnv, method: str, observations: Sequence[Any]) -> Float
     raise VhdError(f"{env.spec.name}: {method} of {type(env).__name__} returns observations of different types.")
 
 
-def _refuse_observation(env: PlanningEnv, method: str, observation: Any) -> None:
+def _refuse_observation(env: PlanningEnv | VectorEnv, method: str, observation: Any) -> None:
     spec = env.spec
     says = f"{spec.name}: {method} of {type(env).__name__} must return an observation of {spec.observation_dim} numbers"
     if not isinstance(observation, np.ndarray):

@@ -65,7 +65,8 @@ class Environment:
     geometry: Geometry = field(default_factory=Geometry)
     """Walls or bounds, and how to draw them."""
     controller: str = "inverse_dynamics"
-    """Low-level controller: `pd`, `displacement`, `inverse_dynamics`, or the name of a registered one."""
+    """Low-level controller: `pd`, `displacement`, `inverse_dynamics`, `path_following` (inverse dynamics along the
+    plan's path, whatever its index), or the name of a registered one."""
     displacement: float | None = None
     """Units by which an action of 1 moves the robot per control step, if actions are displacements."""
     horizons: tuple[int, ...] = ()
@@ -90,6 +91,9 @@ class Environment:
     """Observations that never occur in the benchmark, to be left out of evaluations (default: falls)."""
     restore: Callable[[PlanningEnv, FloatArray, FloatArray], FloatArray] | None = None
     """(simulator, observation, goal) -> observation: sets a recorded state, to evaluate controllers on real paths."""
+    teacher: Callable[[], Callable[[FloatArray, FloatArray], FloatArray]] | None = None
+    """Creates the policy that made the data, if it can be had: (n, p) observations without position and (n, goal_dim)
+    unit directions -> (n, m) actions. It labels data that inverse dynamics models train on; it never executes."""
     window_steps: int = 100
     """Control steps of the recorded paths that `vhd eval-dynamics` tracks."""
     simulators: int = 64
@@ -127,6 +131,11 @@ class Environment:
     def name(self) -> str:
         """The spec's name, under which data, runs and results are stored."""
         return self.spec.name
+
+    @property
+    def learns_control(self) -> bool:
+        """Whether its controller is an inverse dynamics model, which must be trained."""
+        return self.controller in ("inverse_dynamics", "path_following")
 
     @property
     def missing_extra(self) -> str | None:

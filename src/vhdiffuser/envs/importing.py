@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from vhdiffuser.data.csv_log import read_csv
 from vhdiffuser.data.readers import read_minari, read_own
 from vhdiffuser.data.store import Dataset
 from vhdiffuser.envs.registry import environments
-from vhdiffuser.errors import DataError, warn
+from vhdiffuser.errors import DataError, UnknownNameError, warn
 from vhdiffuser.files import checked_name
 from vhdiffuser.types import EnvSpec, Episodes
 
@@ -44,6 +46,10 @@ def import_dataset(name: str, file: str, **settings: Any) -> Dataset:
                 f"but {name} has {spec.observation_dim} and {spec.action_dim}. Import it under another name."
             )
         return Dataset(spec, episodes, "import", details)
+    if Path(file).suffix.lower() == ".csv" and not file.startswith("minari:"):
+        log = read_csv(Path(file))
+        settings = {"names": log.names, "control_dt": log.control_dt} | settings
+        return Dataset(own_spec(name, log.episodes, **settings), log.episodes, "import", details)
     episodes = read_minari(file.removeprefix("minari:")) if file.startswith("minari:") else read_own(Path(file))
     return Dataset(own_spec(name, episodes, **settings), episodes, "import", details)
 
@@ -51,21 +57,28 @@ def import_dataset(name: str, file: str, **settings: Any) -> Dataset:
 def own_spec(
     name: str,
     episodes: Episodes,
-    state_dims: tuple[int, ...] | None = None,
-    goal_dims: tuple[int, ...] | None = None,
-    velocity_dims: tuple[int, ...] | None = None,
+    state_dims: Sequence[int | str] | None = None,
+    goal_dims: Sequence[int | str] | None = None,
+    velocity_dims: Sequence[int | str] | None = None,
     control_dt: float | None = None,
     T_max: int | None = None,
     L_min: int | None = None,
     epsilon: float = 0.05,
+    names: Sequence[str] | None = None,
 ) -> EnvSpec:
     """The spec of data without a registered environment; omitted settings are taken from the data.
 
-    If there are velocities, `control_dt` is checked against positions and velocities, or inferred from them.
+    Dimensions are numbers or, where the observation's columns have `names`, those. If there are velocities,
+    `control_dt` is checked against positions and velocities, or inferred from them.
     """
     observation_dim, action_dim = episodes.observations.shape[1], episodes.actions.shape[1]
-    state_dims = tuple(range(observation_dim)) if state_dims is None else state_dims
-    goal_dims = tuple(range(len(state_dims))) if goal_dims is None else goal_dims
+    columns = tuple(f"s{dim}" for dim in range(observation_dim)) if names is None else tuple(names)
+    if len(columns) != observation_dim:
+        raise DataError(f"{len(columns)} names for {observation_dim} columns of observations: give one for each.")
+    state_dims = _numbers(state_dims, columns) if state_dims is not None else tuple(range(observation_dim))
+    state_names = tuple(columns[dim] if 0 <= dim < observation_dim else str(dim) for dim in state_dims)
+    goal_dims = _numbers(goal_dims, state_names) if goal_dims is not None else tuple(range(len(state_dims)))
+    velocity_dims = None if velocity_dims is None else _numbers(velocity_dims, state_names)
     if velocity_dims is not None and len(velocity_dims) != len(goal_dims):
         raise DataError(f"velocity dimensions {velocity_dims} must be as many as goal dimensions {goal_dims}.")
     longest = int(np.diff(episodes.ends, prepend=0).max())
@@ -78,7 +91,7 @@ def own_spec(
         observation_dim=observation_dim,
         action_dim=action_dim,
         state_dims=state_dims,
-        state_names=tuple(f"s{dim}" for dim in state_dims),
+        state_names=state_names,
         goal_dims=goal_dims,
         velocity_dims=velocity_dims,
         control_dt=1.0 if control_dt is None else control_dt,
@@ -87,6 +100,14 @@ def own_spec(
         L_min=L_min,
     )
     return replace(spec, control_dt=checked_control_dt(spec, episodes, control_dt))
+
+
+def _numbers(dims: Sequence[int | str], names: Sequence[str]) -> tuple[int, ...]:
+    """Dimensions given as numbers or names, as numbers."""
+    unknown = [str(dim) for dim in dims if isinstance(dim, str) and dim not in names and not dim.isdigit()]
+    if unknown:
+        raise UnknownNameError("column", unknown[0], list(names))
+    return tuple(names.index(dim) if dim in names else int(dim) for dim in dims)
 
 
 def checked_control_dt(spec: EnvSpec, episodes: Episodes, given: float | None) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +9,10 @@ import numpy as np
 from vhdiffuser.envs.base import InstanceSource
 from vhdiffuser.envs.checked import draw_instance
 from vhdiffuser.errors import DataError, VhdError
+from vhdiffuser.files import is_file
+from vhdiffuser.reading import read_hdf5, read_npz
 from vhdiffuser.streams import stream
-from vhdiffuser.types import FloatArray, Instance
+from vhdiffuser.types import Instance
 
 _KEYS = ("start_state", "goal_pos")
 
@@ -28,7 +29,11 @@ def draw_instances(env: InstanceSource, n: int, seed: int, distribution: str = "
 
 def load_instances(path: Path, env: InstanceSource) -> list[Instance]:
     """Pairs from an npz or HDF5 file with `start_state` (N, d) and `goal_pos` (N, goal_dim), validated."""
-    starts, goals = (np.asarray(array) for array in _read(path))
+    if not is_file(path):
+        raise DataError(f"{path}: no such file. It should be npz or HDF5 with `start_state` and `goal_pos`.")
+    read = read_npz if path.suffix == ".npz" else read_hdf5
+    arrays = read(path, _KEYS, mend="It should have `start_state` and `goal_pos`.")
+    starts, goals = (arrays[key] for key in _KEYS)
     for name, array in zip(_KEYS, (starts, goals), strict=True):
         if array.ndim != 2 or not np.issubdtype(array.dtype, np.number):
             raise DataError(f"{path}: `{name}` must be a 2-D array of numbers, got {array.dtype} {array.shape}.")
@@ -43,22 +48,3 @@ def load_instances(path: Path, env: InstanceSource) -> list[Instance]:
             raise DataError(f"{path}, pair {number}: {error}") from error
         instances.append(instance)
     return instances
-
-
-def _read(path: Path) -> tuple[FloatArray, FloatArray]:
-    if not path.is_file():
-        raise DataError(f"{path}: no such file. It should be npz or HDF5 with `start_state` and `goal_pos`.")
-    try:
-        if path.suffix == ".npz":
-            with np.load(path, allow_pickle=False) as file:
-                found = {key: file[key] for key in _KEYS if key in file.files}
-        else:
-            import h5py
-
-            with h5py.File(path) as file:
-                found = {key: file[key][()] for key in _KEYS if key in file}
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
-        raise DataError(f"{path}: not readable as {'npz' if path.suffix == '.npz' else 'HDF5'} ({error}).") from error
-    if missing := [key for key in _KEYS if key not in found]:
-        raise DataError(f"{path}: lacks {' and '.join(f'`{key}`' for key in missing)}.")
-    return found["start_state"], found["goal_pos"]

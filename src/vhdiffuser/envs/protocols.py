@@ -18,7 +18,7 @@ from vhdiffuser.arguments import as_whole, shown
 from vhdiffuser.envs.base import PlanningEnv
 from vhdiffuser.envs.success import reached
 from vhdiffuser.errors import UnknownNameError, VhdError
-from vhdiffuser.types import BoolArray, EnvSpec, FloatArray, Instance
+from vhdiffuser.types import BoolArray, EnvSpec, FloatArray, Instance, IntArray
 
 THRESHOLD = 0.1
 """Tracking error (normalised, infinity norm) above which replan-on-deviation replans."""
@@ -68,9 +68,9 @@ class ExecutionRule:
         """Whether plans are ever renewed."""
         return self.threshold is not None or self.every is not None
 
-    def checks(self, index: int, length: int) -> bool:
-        """Whether the tracking error is checked at this index of a plan of that length."""
-        return self.threshold is not None and 0 < index < length and index % self.check_every == 0
+    def checks(self, indices: IntArray, lengths: IntArray) -> BoolArray:
+        """(B,) whether the tracking error, if there is a threshold, is checked at these indices of plans so long."""
+        return (indices > 0) & (indices < lengths) & (indices % self.check_every == 0)
 
     def phase(self, hit: bool, steps: int, index: int, length: int, deviates: bool) -> Phase:
         """The next phase after `steps` actions in total, `index` of them from a plan of `length` states."""

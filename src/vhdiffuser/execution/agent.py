@@ -12,7 +12,7 @@ from vhdiffuser.arguments import as_numbers, shown
 from vhdiffuser.control.base import Controller, default_controller
 from vhdiffuser.envs.protocols import ExecutionRule, HitTest, replan_on_deviation
 from vhdiffuser.errors import VhdError
-from vhdiffuser.execution.loop import BatchPlanner, ControlLoop, Episode
+from vhdiffuser.execution.loop import BatchPlanner, ControlLoop, Episode, Group
 from vhdiffuser.trajectories import Plan, Rollout
 from vhdiffuser.types import FloatArray
 
@@ -102,7 +102,7 @@ class Agent:
         elif self._action is None:
             self._episode.observations[-1] = values  # seen again before any action
         else:
-            self._loop.advance([self._episode], self._action[None], values[None])
+            self._loop.advance(Group([self._episode]), self._action[None], values[None])
             self._action = None
 
     def act(self, observation: npt.ArrayLike) -> FloatArray:
@@ -116,20 +116,23 @@ class Agent:
         before = self._episode.planning
         if self._episode.phase == "waiting":
             self._loop.plan([self._episode])
-        self._action = self._loop.act([self._episode])[0]
+        self._action = self._loop.act(Group([self._episode]))[0]
         planning = self._episode.planning - before
         self._latencies.append(Latency(planning, time.perf_counter() - begun - planning))
         return self._action
 
     def warm_up(self) -> None:
-        """Plan and act once and discard the result: a network's first call is too slow for a control loop."""
-        spec = self._loop.planner.spec
-        center = np.asarray(self._loop.planner.normalizer.center, np.float32)
-        observation = np.zeros(spec.observation_dim, np.float32)
-        observation[list(spec.state_dims)] = center
-        episode = Episode(0, spec.goal_of(center), [observation])
-        self._loop.plan([episode])
-        self._loop.act([episode])
+        """Plan and act twice and discard the results: a network's first call is too slow for a control loop.
+
+        Once near and once far, because short and long plans are computed by different graphs.
+        """
+        spec, normalizer = self._loop.planner.spec, self._loop.planner.normalizer
+        for start, end in ((normalizer.center, normalizer.center), (normalizer.low, normalizer.high)):
+            observation = np.zeros(spec.observation_dim, np.float32)
+            observation[list(spec.state_dims)] = start
+            episode = Episode(0, spec.goal_of(np.asarray(end, np.float32)), [observation])
+            self._loop.plan([episode])
+            self._loop.act(Group([episode]))
 
     @property
     def done(self) -> bool:

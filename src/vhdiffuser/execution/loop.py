@@ -14,7 +14,8 @@ from typing import Protocol
 import numpy as np
 
 from vhdiffuser.arguments import as_seed, as_whole, shown
-from vhdiffuser.control.base import Controller
+from vhdiffuser.cancel import check_cancelled
+from vhdiffuser.control.base import Controller, reference_states
 from vhdiffuser.envs.protocols import ExecutionRule, HitTest, Phase, paper_hit
 from vhdiffuser.envs.success import goal_distance
 from vhdiffuser.errors import VhdError
@@ -100,6 +101,31 @@ class Episode:
         return Rollout(np.stack(self.observations), actions, self.success, tuple(self.plans))
 
 
+class Group:
+    """Episodes that are stepped together, with what a control step needs of them as arrays."""
+
+    def __init__(self, episodes: Sequence[Episode]) -> None:
+        """They must have plans."""
+        self.episodes = list(episodes)
+        self.observations = np.stack([item.observations[-1] for item in episodes])
+        """(B, o) current."""
+        self.goals = np.stack([item.goal for item in episodes])
+        """(B, goal_dim)."""
+        self.plans = [item.plan for item in episodes]
+        self.lengths = np.array([plan.length for plan in self.plans])
+        """(B,) of the plans."""
+        self.indices = np.array([item.index for item in episodes])
+        """(B,) current plan indices."""
+        self.steps = np.array([item.steps for item in episodes])
+        """(B,) control steps so far."""
+
+    def keep(self, rows: IntArray) -> None:
+        """Drop all but these rows."""
+        self.episodes, self.plans = [self.episodes[row] for row in rows], [self.plans[row] for row in rows]
+        for name in ("observations", "goals", "lengths", "indices", "steps"):
+            setattr(self, name, getattr(self, name)[rows])
+
+
 @dataclass(frozen=True)
 class ControlLoop:
     """Plans, acts and evaluates, for any number of episodes at a time."""
@@ -137,7 +163,8 @@ class ControlLoop:
     def plan(self, episodes: Sequence[Episode]) -> None:
         """Make a new plan for each, from its current state to its goal, with a new horizon."""
         begun = time.perf_counter()
-        states, goals = self._states(episodes)
+        states = self.planner.spec.planning_state(np.stack([item.observations[-1] for item in episodes]))
+        goals = np.stack([item.goal for item in episodes])
         if self.horizon is None:
             lengths = np.asarray(self.planner.predict_lengths(states, goals))
         else:
@@ -153,21 +180,21 @@ class ControlLoop:
             item.phase = "following"
             item.planning += share
         # An episode may start inside its goal region: t_hit = 0, no step is made.
-        self._evaluate(episodes)
+        self._evaluate(Group(episodes))
 
-    def act(self, episodes: Sequence[Episode]) -> FloatArray:
+    def act(self, group: Group) -> FloatArray:
         """(B, m) the action of each at its current plan index."""
-        observations = np.stack([item.observations[-1] for item in episodes])
-        indices = np.array([item.index for item in episodes])
-        return self.controller.act(observations, [item.plan for item in episodes], indices)
+        check_cancelled()
+        return self.controller.act(group.observations, group.plans, group.indices)
 
-    def advance(self, episodes: Sequence[Episode], actions: FloatArray, observations: FloatArray) -> None:
+    def advance(self, group: Group, actions: FloatArray, observations: FloatArray) -> None:
         """Record one control step: (B, m) actions and the resulting (B, o) observations."""
-        for item, action, observation in zip(episodes, actions, observations, strict=True):
+        for item, action, observation in zip(group.episodes, actions, observations, strict=True):
             item.actions.append(action)
             item.observations.append(observation)
             item.index += 1
-        self._evaluate(episodes)
+        group.observations, group.indices, group.steps = observations, group.indices + 1, group.steps + 1
+        self._evaluate(group)
 
     def distance_to_goal(self, episode: Episode) -> float:
         """||s - g||_inf of the last state, normalised."""
@@ -175,32 +202,40 @@ class ControlLoop:
         state = spec.planning_state(episode.observations[-1])
         return float(goal_distance(spec, self.planner.normalizer.scale, state, episode.goal))
 
-    def _evaluate(self, episodes: Sequence[Episode]) -> None:
+    def _evaluate(self, group: Group) -> None:
         """Update success and phase of each from its last observation."""
-        hit = self.hit or paper_hit(self.planner.spec, self.planner.normalizer.scale)
-        hits = hit(*self._states(episodes))
-        for item, reached, deviates in zip(episodes, hits, self._deviates(episodes), strict=True):
-            item.success = bool(reached)
+        spec, rule = self.planner.spec, self.rule
+        hit = self.hit or paper_hit(spec, self.planner.normalizer.scale)
+        hits = np.asarray(hit(spec.planning_state(group.observations), group.goals), bool)
+        for item, reached in zip(group.episodes, hits.tolist(), strict=True):
+            item.success = reached
+        deviates = self._deviates(group)
+        # Without a hit, a deviation, or the end of a plan or budget, an episode follows its plan.
+        eventful = hits | deviates | (group.indices >= np.minimum(group.lengths, rule.every or group.lengths))
+        if rule.budget is not None:
+            eventful |= group.steps >= rule.budget
+        for row in np.flatnonzero(eventful):
+            item = group.episodes[row]
             if item.phase == "following":
-                item.phase = self.rule.phase(item.success, item.steps, item.index, item.plan.length, bool(deviates))
+                item.phase = rule.phase(item.success, item.steps, item.index, item.plan.length, bool(deviates[row]))
 
-    def _deviates(self, episodes: Sequence[Episode]) -> BoolArray:
+    def _deviates(self, group: Group) -> BoolArray:
         """Whether the tracking error of each is due for a check and above the threshold."""
-        result, threshold = np.zeros(len(episodes), bool), self.rule.threshold
-        rows = [
-            row
-            for row, item in enumerate(episodes)
-            if item.phase == "following" and self.rule.checks(item.index, item.plan.length)
-        ]
-        if rows and threshold is not None:
-            spec = self.planner.spec
-            states, _ = self._states([episodes[row] for row in rows])
-            planned = np.stack([episodes[row].plan.states[episodes[row].index] for row in rows])
+        result, threshold = np.zeros(len(group.episodes), bool), self.rule.threshold
+        if threshold is None:
+            return result
+        rows = np.flatnonzero(self.rule.checks(group.indices, group.lengths))
+        rows = rows[[group.episodes[row].phase == "following" for row in rows]] if len(rows) else rows
+        if len(rows):
+            spec, observations = self.planner.spec, group.observations[rows]
+            planned = self._due(observations, [group.plans[row] for row in rows], group.indices[rows])
+            states = spec.planning_state(observations)
             error = goal_distance(spec, self.planner.normalizer.scale, states, spec.goal_of(planned))
             result[rows] = error > threshold
         return result
 
-    def _states(self, episodes: Sequence[Episode]) -> tuple[FloatArray, FloatArray]:
-        """(B, d) current states and (B, goal_dim) goals."""
-        observations = np.stack([item.observations[-1] for item in episodes])
-        return self.planner.spec.planning_state(observations), np.stack([item.goal for item in episodes])
+    def _due(self, observations: FloatArray, plans: Sequence[Plan], indices: IntArray) -> FloatArray:
+        """(B, d) the states of their plans at which episodes should be now."""
+        if not isinstance(self.controller, Controller):
+            return reference_states(plans, indices, ahead=0)
+        return self.controller.due(observations, plans, indices)

@@ -1,38 +1,31 @@
-"""Many simulators stepped together: in worker processes on all cores, or in this process if there is only one.
+"""Many simulators stepped together on all cores, each in a numbered slot.
 
-Each simulator has a numbered slot. Slots are assigned to workers in turn, so any subset of them
-is spread evenly. A slot's results depend only on its instance and actions, never on its worker.
+Simulators that can be stepped together (`PlanningEnv.vector`) are, in this process, on threads. Of others there is one
+per slot, in worker processes, or in this process if there is only one worker. Slots are assigned to workers in turn, so
+any subset of them is spread evenly. A slot's results depend only on its instance and actions.
 """
 
 from __future__ import annotations
 
-import os
-import signal
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from multiprocessing import get_context
+from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 
-from vhdiffuser.envs.base import PlanningEnv
+from vhdiffuser.envs.base import PlanningEnv, VectorEnv
 from vhdiffuser.envs.checked import foreign_code, make_simulator, stacked
 from vhdiffuser.errors import VhdError
-from vhdiffuser.types import FloatArray, Instance
+from vhdiffuser.types import FloatArray, Instance, IntArray
+from vhdiffuser.workers import Worker, available_cores, end_workers, failure, start_worker
 
 EnvFactory = Callable[[], PlanningEnv]
 """Creates one simulator; it is sent to the workers, so it must be importable (a class, a `partial` of a function)."""
 
 
-def available_cores() -> int:
-    """Cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-class _Slots:
-    """The simulators of one process, created on first use."""
+class _Slots(VectorEnv):
+    """A simulator per slot, created on first use and stepped one by one."""
 
     def __init__(self, make_env: EnvFactory) -> None:
         self._make_env = make_env
@@ -45,11 +38,11 @@ class _Slots:
                 self._envs[slot] = make_simulator(self._make_env)
         return self._ask("reset", slots, instances)
 
-    def step(self, slots: Sequence[int], actions: FloatArray) -> FloatArray:
+    def step(self, slots: Sequence[int] | IntArray, actions: FloatArray) -> FloatArray:
         """(k, m) actions -> (k, o) observations."""
         return self._ask("step", slots, actions)
 
-    def _ask(self, method: str, slots: Sequence[int], values: Sequence[Any] | FloatArray) -> FloatArray:
+    def _ask(self, method: str, slots: Sequence[int] | IntArray, values: Sequence[Any] | FloatArray) -> FloatArray:
         env = self._envs[slots[0]]
         with foreign_code(f"{env.spec.name}: {method} of {type(env).__name__}"):
             answers = [getattr(self._envs[slot], method)(value) for slot, value in zip(slots, values, strict=True)]
@@ -58,8 +51,6 @@ class _Slots:
 
 def _serve(pipe: Connection) -> None:
     """Main loop of a worker: receive the factory, then answer each (command, slots, values) until the pipe closes."""
-    # Ctrl-C reaches the whole process group; the main process ends the workers by closing their pipes.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     simulators: _Slots | VhdError
     try:
         with foreign_code("importing what makes the simulators, in a worker process,"):
@@ -67,61 +58,37 @@ def _serve(pipe: Connection) -> None:
     except VhdError as error:
         simulators = error
     while True:
-        try:
-            command, slots, values = pipe.recv()
-        except EOFError:
-            return
+        command, slots, values = pipe.recv()
         try:
             if isinstance(simulators, VhdError):
                 raise simulators
             answer: Any = simulators.reset(slots, values) if command == "reset" else simulators.step(slots, values)
         except Exception as error:
-            # Sent to the main process, which raises it: a worker must not die silently.
-            answer = VhdError(str(error)) if isinstance(error, VhdError) else VhdError(f"a simulator failed: {error!r}")
+            answer = failure(error, "a simulator")
         pipe.send(answer)
 
 
-@contextmanager
-def _one_thread_each() -> Iterator[None]:
-    """Limit each child process to one thread: many workers with many threads slow each other down."""
-    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-    before = {name: os.environ.get(name) for name in names}
-    os.environ.update(dict.fromkeys(names, "1"))
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
-
-
 class Simulators:
-    """`slots` simulators in `workers` processes (0: one per core). Use as a context manager."""
+    """`slots` simulators on `workers` threads or processes (0: one per core). Use as a context manager."""
 
-    def __init__(self, make_env: EnvFactory, slots: int, workers: int = 1) -> None:
+    def __init__(self, make_env: EnvFactory, slots: int, workers: int = 1, first: PlanningEnv | None = None) -> None:
+        """`first`, made by `make_env`, is asked whether it can be stepped together with others (`vector`)."""
         if slots < 1 or workers < 0:
             raise VhdError(f"needs at least 1 simulator and 0 or more workers, got {slots} and {workers}.")
         self.slots = slots
         self.workers = min(workers or available_cores(), slots)
         self._make_env = make_env
-        self._local = _Slots(make_env) if self.workers == 1 else None
-        self._pipes: list[Connection] = []
-        self._processes: list[Any] = []
+        self._local: VectorEnv | None = None
+        if first is not None and slots > 1:
+            self._local = first.vector(slots, self.workers)
+        if self._local is None and self.workers == 1:
+            self._local = _Slots(make_env)
+        self._started: list[Worker] = []
 
     def _start(self) -> None:
-        # "spawn": a forked child would inherit torch's thread pools in an undefined state.
-        context = get_context("spawn")
-        with _one_thread_each():
-            for _ in range(self.workers):
-                ours, theirs = context.Pipe()
-                process = context.Process(target=_serve, args=(theirs,), daemon=True)
-                process.start()
-                theirs.close()
-                self._pipes.append(ours)
-                self._processes.append(process)
-                self._send_factory(ours)
+        for _ in range(self.workers):
+            self._started.append(start_worker(_serve))
+            self._send_factory(self._started[-1].pipe)
 
     def _send_factory(self, pipe: Connection) -> None:
         try:
@@ -140,19 +107,19 @@ class Simulators:
             return self._local.reset(slots, instances)
         return self._ask("reset", slots, lambda rows: [instances[row] for row in rows])
 
-    def step(self, slots: Sequence[int], actions: FloatArray) -> FloatArray:
+    def step(self, slots: Sequence[int] | IntArray, actions: FloatArray) -> FloatArray:
         """One control step of these slots: (k, m) actions -> (k, o) observations."""
         if self._local is not None:
             return self._local.step(slots, actions)
         return self._ask("step", slots, lambda rows: actions[rows])
 
-    def _ask(self, command: str, slots: Sequence[int], values: Callable[[list[int]], Any]) -> FloatArray:
-        if not self._pipes:
+    def _ask(self, command: str, slots: Sequence[int] | IntArray, values: Callable[[list[int]], Any]) -> FloatArray:
+        if not self._started:
             self._start()
         shares: list[list[int]] = [[] for _ in range(self.workers)]
         for row, slot in enumerate(slots):
             shares[slot % self.workers].append(row)
-        asked = [(pipe, rows) for pipe, rows in zip(self._pipes, shares, strict=True) if rows]
+        asked = [(worker.pipe, rows) for worker, rows in zip(self._started, shares, strict=True) if rows]
         try:
             for pipe, rows in asked:
                 pipe.send((command, [slots[row] for row in rows], values(rows)))
@@ -172,13 +139,8 @@ class Simulators:
 
     def close(self) -> None:
         """End the workers."""
-        for pipe in self._pipes:
-            pipe.close()
-        for process in self._processes:
-            process.join(timeout=5)
-            if process.is_alive():
-                process.terminate()
-        self._pipes, self._processes = [], []
+        end_workers(self._started)
+        self._started = []
 
     def __enter__(self) -> Simulators:
         return self

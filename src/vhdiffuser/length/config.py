@@ -5,8 +5,12 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from vhdiffuser.arguments import check_fields, from_fields
 from vhdiffuser.errors import VhdError
 from vhdiffuser.types import EnvSpec
+
+MOST_LANDMARKS = 10_000
+"""A graph keeps a number for every two of its landmarks."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +28,14 @@ class NetworkConfig:
     relative: bool = True
     """Whether z includes the relative channel phi(s) - phi(g)."""
 
+    def __post_init__(self) -> None:
+        check_fields(self)
+        for name, most in (("features", 10_000), ("width", 2**16), ("depth", 100)):
+            if not 1 <= getattr(self, name) <= most:
+                raise VhdError(f"{name} must lie in 1..{most:,}, got {getattr(self, name)}.")
+        if self.feature_scale < 0:
+            raise VhdError(f"feature_scale must not be negative, got {self.feature_scale}.")
+
 
 @dataclass(frozen=True)
 class GoalMixture:
@@ -37,6 +49,7 @@ class GoalMixture:
     """Any state of the dataset (the paper's global goals)."""
 
     def __post_init__(self) -> None:
+        check_fields(self)
         shares = (self.endpoint, self.local, self.far)
         if min(shares) < 0 or sum(shares) <= 0:
             raise VhdError(f"goal shares must not be negative and must not all be 0, got {shares}.")
@@ -70,8 +83,14 @@ class PhaseConfig:
     """Updates after which this phase ends without a plateau; the last phase has no end."""
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if not self.links or min(self.links) < 1:
             raise VhdError(f"the link set K needs numbers of at least 1, got {self.links}.")
+        if self.relays > 10_000 or max(self.links) > 10**6:
+            raise VhdError(f"at most 10,000 relays and links of 1,000,000 steps; got {self.relays} and {self.links}.")
+        for name in ("lambda_cons", "lambda_triangle", "relay_share", "even", "shortest", "longest"):
+            if getattr(self, name) < 0:
+                raise VhdError(f"{name} must not be negative, got {getattr(self, name)}.")
         if self.relays < 1 and self.relay_share > 0:
             raise VhdError("relay_share > 0 needs at least one relay candidate.")
         if self.relay_share > 0 and self.lambda_triangle == 0:
@@ -92,6 +111,11 @@ class PlateauConfig:
     improvement: float = 0.02
     """Relative improvement over the best reading that counts as a new best."""
 
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if self.window < 1 or self.patience < 1:
+            raise VhdError(f"window and patience must be at least 1, got {self.window} and {self.patience}.")
+
 
 @dataclass(frozen=True)
 class RelayGraphConfig:
@@ -109,8 +133,19 @@ class RelayGraphConfig:
     """Minimum observations of a hop."""
     sparse_cost: float = 0.5
     """Penalty on hops into sparse regions: they cost up to 1 + this times their steps."""
+    centring: float = 0.0
+    """Routes keep about this many radii from the edge of the data, where corridors are wide enough: every place on a
+    route is the centre of the landmarks within so many radii. 0: the landmark itself."""
     floor: float = 0.05
     """Share of T_max below which distances come from anchors alone."""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        for name, most in (("landmarks", MOST_LANDMARKS), ("neighbours", 1000), ("moves", 10**9), ("least", 10**9)):
+            if not 1 <= getattr(self, name) <= most:
+                raise VhdError(f"{name} must lie in 1..{most:,}, got {getattr(self, name)}.")
+        if not 0 <= self.quantile <= 1 or self.sparse_cost < 0 or self.floor < 0:
+            raise VhdError("quantile must lie in 0..1; sparse_cost and floor must not be negative.")
 
 
 _WARM_START = PhaseConfig(
@@ -165,11 +200,15 @@ class LengthConfig:
     batch: int = 512
     """Pairs per mini-batch."""
     full_state_goals: bool = False
-    """Use full planning states as goals, as in the paper's f(s, g), instead of their goal dimensions."""
+    """Use whole planning states as goals, as in the paper's f over S x S, with one encoder for s and g; otherwise goals
+    are their goal dimensions."""
     quantiles: tuple[float, ...] = (0.3, 0.1, 0.9)
     """Quantiles of the observed lengths that the network outputs. The first is f; together they give the spread."""
     kappa: float = 0.05
     """Huber threshold, normalised by T_max."""
+    bootstrap_at_hit: bool = False
+    """Use the network's f_bar(s_k, g) in the bounds of pairs whose episode hits g, too, as the paper writes them;
+    otherwise it is 0 there, because s_k is in the goal region."""
     lambda_bdry: float = 1.0
     """Weight of L_bdry."""
     lambda_clip: float = 1.0
@@ -190,45 +229,59 @@ class LengthConfig:
     """Updates over which a phase's loss weights are ramped up."""
 
     def __post_init__(self) -> None:
-        if not self.quantiles or not all(0 < tau < 1 for tau in self.quantiles):
+        check_fields(self)
+        if not 1 <= len(self.quantiles) <= 100 or not all(0 < tau < 1 for tau in self.quantiles):
             raise VhdError(f"quantiles must lie between 0 and 1, and there must be at least one; got {self.quantiles}.")
-        if self.batch < 2:
-            raise VhdError(f"a mini-batch needs at least 2 pairs, got {self.batch}.")
+        if not 2 <= self.batch <= 10**6:
+            raise VhdError(f"a mini-batch needs 2 to 1,000,000 pairs, got {self.batch}.")
 
     @classmethod
-    def paper(cls) -> LengthConfig:
-        """The paper's recipe: Huber loss around the observed lengths, small K, s_k and mined relays.
+    def paper(cls, updates: int = 10_000) -> LengthConfig:
+        """The paper's predictor (Sec. V-B) for a training of that many updates; nothing of ours.
 
-        Phases I and II use mined relays rarely and a triangle weight small enough for the regression to dominate; phase
-        III raises both. The paper gives no numbers.
+        f is over whole states, with one encoder; Huber regression on anchors and on DP targets of the EMA network; all
+        bounds as written; three phases. The paper gives no numbers: weights, shares and lengths of the phases are ours.
         """
-        rare: dict[str, Any] = {"lambda_triangle": 0.05, "relay_share": 0.05}
-        small_K = (1, 2, 4, 8)
-        return cls(
+        rare: dict[str, Any] = {"lambda_triangle": 0.05, "relay_share": 0.05, "graph": False, "even": 0.0}
+        recipe = cls(
+            full_state_goals=True,
             quantiles=(0.5,),
+            bootstrap_at_hit=True,
             relay_graph=None,
-            warm_start=replace(
-                _WARM_START,
-                goals=GoalMixture(0.1, 0.8, 0.1),
-                links=(1, 2),
-                shortest=1000,
-                longest=4000,
-                **rare,
-            ),
-            expansion=replace(
-                _EXPANSION, goals=GoalMixture(0.2, 0.5, 0.3), links=small_K, graph=False, even=0.0, **rare
-            ),
+            warm_start=replace(_WARM_START, goals=GoalMixture(0.1, 0.8, 0.1), links=(1, 2), **rare),
+            expansion=replace(_EXPANSION, goals=GoalMixture(0.15, 0.6, 0.25), links=(1, 2, 4, 8), **rare),
             strengthening=replace(
                 _STRENGTHENING,
-                goals=GoalMixture(0.2, 0.4, 0.4),
-                links=small_K,
-                lambda_triangle=0.5,
+                goals=GoalMixture(0.1, 0.45, 0.45),
+                links=(1, 2, 4, 8),
+                lambda_triangle=4.0,
+                relay_share=0.75,
                 relays=4,
                 margin=0.1,
                 graph=False,
                 even=0.0,
             ),
         )
+        return recipe.scheduled(updates)
+
+    def scheduled(self, updates: int) -> LengthConfig:
+        """The same recipe with all three phases within a training of that many updates.
+
+        Phases I and II end when the anchor error has plateaued: I after 10 to 20 % of the updates, II after another 15
+        to 30 %. So phase III has at least half of them. Weights ramp over 5 %.
+        """
+        shares = {"warm_start": (0.10, 0.20), "expansion": (0.15, 0.30)}
+        timed = {
+            name: replace(getattr(self, name), shortest=int(low * updates), longest=int(high * updates))
+            for name, (low, high) in shares.items()
+        }
+        window = max(1, min(self.plateau.window, updates // 100))
+        return replace(self, plateau=replace(self.plateau, window=window), ramp=max(1, updates // 20), **timed)
+
+    @property
+    def strengthening_from(self) -> int:
+        """First update at which phase III can begin."""
+        return self.warm_start.shortest + self.expansion.shortest
 
     @property
     def phases(self) -> tuple[PhaseConfig, PhaseConfig, PhaseConfig]:
@@ -242,21 +295,18 @@ class LengthConfig:
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> LengthConfig:
         """The inverse of `to_json`."""
-        phases = {key: _phase(value[key]) for key in ("warm_start", "expansion", "strengthening")}
-        graph = value["relay_graph"]
-        nested = {
-            "network": NetworkConfig(**value["network"]),
-            "plateau": PlateauConfig(**value["plateau"]),
-            "relay_graph": None if graph is None else RelayGraphConfig(**graph),
-        }
-        return cls(**{**value, "quantiles": tuple(value["quantiles"]), **phases, **nested})
+        return from_fields(cls, _current(value), "config")
 
 
-def _phase(value: dict[str, Any]) -> PhaseConfig:
-    # Files of version 0.1 may have a share of relays without a triangle weight, which had no effect.
-    share = value["relay_share"] if value["lambda_triangle"] > 0 else 0.0
-    nested = {"goals": GoalMixture(**value["goals"]), "links": tuple(value["links"]), "relay_share": share}
-    return PhaseConfig(**{**value, **nested})
+def _current(value: dict[str, Any]) -> dict[str, Any]:
+    """Files of version 0.1 may have a share of relays without a triangle weight, which had no effect."""
+    phases = {name: value.get(name) for name in ("warm_start", "expansion", "strengthening")}
+    idle = {
+        name: {**phase, "relay_share": 0.0}
+        for name, phase in phases.items()
+        if isinstance(phase, dict) and phase.get("lambda_triangle") == 0
+    }
+    return {**value, **idle}
 
 
 def goal_dims(spec: EnvSpec, config: LengthConfig) -> tuple[int, ...]:

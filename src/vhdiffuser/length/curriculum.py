@@ -18,12 +18,17 @@ class Curriculum:
         self.plateau = plateau
         self.ramp = ramp
         self.phase = 0
-        self.began = 0  # update at which the phase began
+        self.starts = [0]  # update at which each phase so far began
         self.error = float("inf")  # last reading, normalised
         self._best = float("inf")
         self._stale = 0  # readings since the best
         self._sum: torch.Tensor | float = 0.0
         self._count = 0
+
+    @property
+    def began(self) -> int:
+        """Update at which the phase began."""
+        return self.starts[-1]
 
     @property
     def current(self) -> PhaseConfig:
@@ -59,7 +64,7 @@ class Curriculum:
         flat = self._stale >= self.plateau.patience and spent >= self.current.shortest
         if self.phase < len(self.phases) - 1 and (flat or spent >= self.current.longest):
             self.phase += 1
-            self.began = update + 1
+            self.starts.append(update + 1)
             # The new phase draws other pairs: its errors are not comparable with the previous ones.
             self._best, self._stale = float("inf"), 0
 
@@ -67,7 +72,7 @@ class Curriculum:
         """JSON-serialisable state from which training resumes exactly."""
         return {
             "phase": self.phase,
-            "began": self.began,
+            "starts": self.starts,
             "error": _finite(self.error),
             "best": _finite(self._best),
             "stale": self._stale,
@@ -77,7 +82,9 @@ class Curriculum:
 
     def load_state(self, state: dict[str, Any]) -> None:
         """The inverse of `state`."""
-        self.phase, self.began = int(state["phase"]), int(state["began"])
+        self.phase = int(state["phase"])
+        # Up to version 0.3 only the present phase's beginning was kept.
+        self.starts = [*state["starts"]] if "starts" in state else [0, *[int(state["began"])] * self.phase]
         self.error, self._best = (float("inf") if state[key] is None else state[key] for key in ("error", "best"))
         self._stale, self._sum, self._count = int(state["stale"]), float(state["sum"]), int(state["count"])
 

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 
 import torch
 from torch import nn
 
 from vhdiffuser.errors import VhdError
-from vhdiffuser.length.config import NetworkConfig
+from vhdiffuser.length.config import LengthConfig, NetworkConfig, goal_dims
+from vhdiffuser.normalizer import Normalizer
+from vhdiffuser.torch_network import state_dict
+from vhdiffuser.types import EnvSpec
+from vhdiffuser.weights.format import load_model
 
 
 class FourierEncoder(nn.Module):
@@ -37,24 +42,26 @@ MakeEncoder = Callable[[int, NetworkConfig], nn.Module]
 class LengthNetwork(nn.Module):
     """f_theta(s, g) = softplus(MLP(z(s, g))), z = [phi(s), phi(g), phi(s) - phi(g)].
 
-    State and goal have different dimensions (the goal is a position without velocity), so each has its own
-    encoder; the relative channel compares the goal dimensions of s with g in the goal's encoder.
+    Where goals are whole states, as in the paper, one encoder (one B) serves both. Where a goal is only some of the
+    state's dimensions (a position without velocity), each has its own encoder, and the relative channel compares the
+    goal dimensions of s with g in the goal's.
     """
 
     def __init__(
         self,
         state_dim: int,
-        goal_dims: tuple[int, ...],
+        goal_dims: tuple[int, ...] | None,
         quantiles: int,
         config: NetworkConfig,
         make_encoder: MakeEncoder = FourierEncoder,
     ) -> None:
+        """`goal_dims` are the state dimensions that form a goal; None: goals are whole states."""
         super().__init__()
-        self.goal_dims = list(goal_dims)
+        self.goal_dims = None if goal_dims is None else list(goal_dims)
         self.relative = config.relative
         self.phi_s = make_encoder(state_dim, config)
-        self.phi_g = make_encoder(len(goal_dims), config)
-        width = _out_dim(self.phi_s) + (1 + config.relative) * _out_dim(self.phi_g)
+        self.phi_g = None if goal_dims is None else make_encoder(len(goal_dims), config)
+        width = _out_dim(self.phi_s) + (1 + config.relative) * _out_dim(self.phi_g or self.phi_s)
         layers: list[nn.Module] = []
         for _ in range(config.depth):
             layers += [nn.Linear(width, config.width), nn.LayerNorm(config.width), nn.ReLU()]
@@ -64,13 +71,23 @@ class LengthNetwork(nn.Module):
 
     def forward(self, s: torch.Tensor, g: torch.Tensor) -> torch.Tensor:
         """Normalised s (..., d) and g (..., goal_dim) -> (..., quantiles); the first is f_theta."""
-        phi_g = self.phi_g(g)
-        z = [self.phi_s(s), phi_g]
-        if self.relative:
-            z.append(self.phi_g(s[..., self.goal_dims]) - phi_g)
+        phi_s = self.phi_s(s)
+        if self.phi_g is None:
+            phi_g, here = self.phi_s(g), phi_s
+        else:
+            phi_g, here = self.phi_g(g), self.phi_g(s[..., self.goal_dims]) if self.relative else phi_s
+        z = [phi_s, phi_g, here - phi_g] if self.relative else [phi_s, phi_g]
         hidden = self.mlp(torch.cat(z, dim=-1))
         with torch.autocast(hidden.device.type, enabled=False):  # one step in T_max is finer than bfloat16
             return nn.functional.softplus(self.head(hidden.float()))
+
+
+def make_length_network(
+    spec: EnvSpec, config: LengthConfig, make_encoder: MakeEncoder = FourierEncoder
+) -> LengthNetwork:
+    """A fresh f_theta for an environment."""
+    dims = None if config.full_state_goals else spec.goal_dims
+    return LengthNetwork(spec.state_dim, dims, len(config.quantiles), config.network, make_encoder)
 
 
 def _out_dim(encoder: nn.Module) -> int:
@@ -78,3 +95,24 @@ def _out_dim(encoder: nn.Module) -> int:
     if not isinstance(size, int):
         raise VhdError(f"encoder {type(encoder).__name__} needs an integer `out_dim`: the size of its output.")
     return size
+
+
+def steps_between(
+    path: Path, device: torch.device
+) -> tuple[Callable[[torch.Tensor, torch.Tensor], torch.Tensor], Normalizer]:
+    """A trained predictor's steps between normalised planning states (n, d) and (n, d), by torch on a device: (n,).
+
+    For trainings that use it at every update; also returns its normaliser.
+    """
+    tensors, header = load_model(path, "length")
+    spec, config = EnvSpec.from_json(header.spec), LengthConfig.from_json(header.config)
+    dims = goal_dims(spec, config)
+    network = make_length_network(spec, config)
+    network.load_state_dict(state_dict(tensors))
+    network.to(device).eval()
+
+    @torch.no_grad()
+    def steps(s: torch.Tensor, end: torch.Tensor) -> torch.Tensor:
+        return network(s, end[:, list(dims)])[:, 0].clamp(max=1.0) * spec.T_max
+
+    return steps, Normalizer.from_json(header.normalizer)

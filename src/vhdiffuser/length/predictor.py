@@ -15,21 +15,27 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from vhdiffuser.arguments import as_numbers
 from vhdiffuser.errors import DataError, OutsideDataWarning, VhdError, warn
 from vhdiffuser.length.config import LengthConfig, goal_dims
 from vhdiffuser.length.horizon import plan_lengths
-from vhdiffuser.length.network import FourierEncoder, LengthNetwork, MakeEncoder
+from vhdiffuser.length.networks import as_network, length_network
 from vhdiffuser.length.route import Route, RouteGraph
 from vhdiffuser.normalizer import Normalizer
+from vhdiffuser.runtime.network import Network
 from vhdiffuser.threads import batches_in_parallel
 from vhdiffuser.types import EnvSpec, FloatArray, IntArray
 from vhdiffuser.weights.format import ModelHeader, load_model
+
+if TYPE_CHECKING:
+    import torch
+
+    from vhdiffuser.length.network import MakeEncoder
 
 _FAR_OUTSIDE = 1.2
 """Normalised magnitude above which a state counts as far outside the data, which fills [-1, 1]."""
@@ -46,20 +52,19 @@ class LengthPredictor:
 
     def __init__(
         self,
-        network: torch.nn.Module,
+        network: Network | torch.nn.Module,
         spec: EnvSpec,
         config: LengthConfig,
         normalizer: Normalizer,
         routes: RouteGraph | None = None,
     ) -> None:
         """With `routes`, distances extend beyond T_max and `route` returns the path."""
-        self.network = network.eval()
+        self.network = as_network(network, goal_dims(spec, config))
         self.routes = routes
         self.spec = spec
         self.config = config
         self.normalizer = normalizer
         self._goal_dims = goal_dims(spec, config)
-        self._device = next(network.parameters()).device
         self._origin: ModelHeader | None = None  # of the file it was loaded from
 
     @classmethod
@@ -67,22 +72,25 @@ class LengthPredictor:
         cls,
         path: Path | str,
         device: torch.device | str = "cpu",
-        make_encoder: MakeEncoder = FourierEncoder,
+        make_encoder: MakeEncoder | None = None,
         routes: Path | str | None = None,
     ) -> LengthPredictor:
-        """Read a model file from `vhd train length` and, if given, a route graph from `vhd train route`."""
+        """Read a model file from `vhd train length` and, if given, a route graph from `vhd train route`.
+
+        `make_encoder` is needed for a network that was trained with an encoder of your own.
+        """
         tensors, header = load_model(Path(path), "length")
         spec, config = EnvSpec.from_json(header.spec), LengthConfig.from_json(header.config)
-        network = LengthNetwork(
-            spec.state_dim, goal_dims(spec, config), len(config.quantiles), config.network, make_encoder
-        )
-        network.load_state_dict(tensors)
+        try:
+            network = length_network(tensors, spec, config, device, make_encoder)
+        except DataError as error:
+            raise DataError(f"{path}: its weights do not match its own config ({error}). Train it again.") from error
         graph = None
         if routes is not None:
             graph, route_header = RouteGraph.load(Path(routes))
             if route_header.normalizer != header.normalizer:
                 raise DataError(f"{routes}: made from other data than {path}. Build it again with `vhd train route`.")
-        predictor = cls(network.to(device), spec, config, Normalizer.from_json(header.normalizer), graph)
+        predictor = cls(network, spec, config, Normalizer.from_json(header.normalizer), graph)
         predictor._origin = header
         return predictor
 
@@ -99,8 +107,10 @@ class LengthPredictor:
     def predict_steps(self, starts: npt.ArrayLike, goals: npt.ArrayLike) -> FloatArray:
         """Steps from each start to each goal; at most T_max, or any number with a route graph.
 
-        `starts` is (..., d) and `goals` (..., goal_dim), or (..., d) of which the goal dimensions are used, in the
-        environment's units; leading shapes broadcast. Returns the broadcast shape, float32.
+        `starts` is (..., d) and `goals` (..., goal_dim) or (..., d), in the environment's units; leading shapes
+        broadcast. Of a whole goal state only the goal dimensions are used, unless the network was trained on whole
+        states (`full_state_goals`); then a goal given as a place means to be there at rest. Returns the broadcast
+        shape, float32.
         """
         return self._quantiles(starts, goals)[..., 0]
 
@@ -125,18 +135,12 @@ class LengthPredictor:
                 "LengthPredictor.load(path, routes=...)."
             )
         s = self._checked("start", start, (self.spec.state_dim,), tuple(range(self.spec.state_dim)))
-        g = self._checked("goal", goal, (len(self._goal_dims), self.spec.state_dim), self._goal_dims)
-        found = self.routes.path(s[list(self._goal_dims)], g)
+        g = self._checked_goals("goal", goal)
+        found = self.routes.path(self.spec.goal_of(s), self._places(g))
         steps = float(self.predict_steps(start, goal))
         shares = found.steps / found.total if found.known else np.linspace(0, 1, len(found.steps))
-        places = self.normalizer.select(self._goal_dims).unnormalize(found.places)
+        places = self.normalizer.select(self.spec.goal_dims).unnormalize(found.places)
         return Route(places, shares * steps, found.known)
-
-    def steps_between(self, s: torch.Tensor, end: torch.Tensor) -> torch.Tensor:
-        """`predict_steps` for normalised planning states (n, d) and (n, d) on the predictor's own device: (n,)."""
-        with torch.no_grad():
-            f = self.network(s, end[:, list(self._goal_dims)])[:, 0]
-        return f.clamp(max=1.0) * self.spec.T_max
 
     def plan_length(self, starts: npt.ArrayLike, goals: npt.ArrayLike, gamma: float = 1.0) -> IntArray:
         """L_hat = clip(gamma * (f * T_max + 1), L_min, T_max), in states, rounded up."""
@@ -146,8 +150,7 @@ class LengthPredictor:
         """(..., quantiles) in steps."""
         d = self.spec.state_dim
         s = self._checked("starts", starts, (d,), tuple(range(d)))
-        goal_sizes = (len(self._goal_dims), d)
-        g = self._checked("goals", goals, goal_sizes, self._goal_dims)
+        g = self._checked_goals("goals", goals)
         try:
             shape = np.broadcast_shapes(s.shape[:-1], g.shape[:-1])
         except ValueError as error:
@@ -155,18 +158,14 @@ class LengthPredictor:
                 f"starts {np.shape(starts)} and goals {np.shape(goals)} do not broadcast: all but the last "
                 "dimension must agree, or be 1, or be missing."
             ) from error
-        flat_s = torch.from_numpy(np.broadcast_to(s, (*shape, s.shape[-1])).reshape(-1, s.shape[-1]).copy())
-        flat_g = torch.from_numpy(np.broadcast_to(g, (*shape, g.shape[-1])).reshape(-1, g.shape[-1]).copy())
-
-        @torch.inference_mode()
-        def answer(part: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
-            return self.network(part[0].to(self._device), part[1].to(self._device)).cpu()
-
-        parts = list(zip(flat_s.split(_CHUNK), flat_g.split(_CHUNK), strict=True))
-        f = torch.cat(batches_in_parallel(answer, parts)).clamp(max=1.0)
-        steps = (f * self.spec.T_max).numpy()
+        flat_s = np.broadcast_to(s, (*shape, s.shape[-1])).reshape(-1, s.shape[-1])
+        flat_g = np.broadcast_to(g, (*shape, g.shape[-1])).reshape(-1, g.shape[-1])
+        parts = [slice(first, first + _CHUNK) for first in range(0, max(len(flat_s), 1), _CHUNK)]
+        f = np.concatenate(batches_in_parallel(lambda part: self.network(flat_s[part], flat_g[part]), parts))
+        steps = np.minimum(f, 1.0) * np.float32(self.spec.T_max)
         if self.routes is not None:
-            steps = self._far(steps, self.routes.steps(flat_s[:, list(self._goal_dims)].numpy(), flat_g.numpy()))
+            here, there = self.spec.goal_of(flat_s), self._places(flat_g)
+            steps = self._far(steps, self.routes.steps(here, there))
         return steps.reshape(*shape, f.shape[-1])
 
     def _far(self, steps: FloatArray, by_route: FloatArray) -> FloatArray:
@@ -189,14 +188,28 @@ class LengthPredictor:
         scale = np.ones(len(self.config.quantiles), np.float32)
         if known.sum() < 30:
             return scale
-        s = torch.zeros(int(known.sum()), self.spec.state_dim)
         rest = self.normalizer.normalize(np.zeros(self.spec.state_dim, np.float32))
-        s[:] = torch.from_numpy(rest)
-        places = torch.from_numpy(self.routes.places)
-        s[:, list(self._goal_dims)] = places[first[known]]
-        with torch.inference_mode():
-            f = self.network(s.to(self._device), places[second[known]].to(self._device)).cpu().numpy()
+        states = np.tile(rest, (2, int(known.sum()), 1))
+        for end, landmarks in zip(states, (first, second), strict=True):
+            end[:, list(self.spec.goal_dims)] = self.routes.places[landmarks[known]]
+        f = self.network(states[0], states[1][:, list(self._goal_dims)])
         return np.median(f * self.spec.T_max / by_route[known][:, None], axis=0).astype(np.float32)
+
+    def _places(self, goals: FloatArray) -> FloatArray:
+        """(..., goal_dim) positions of normalised goals as the network takes them."""
+        return self.spec.goal_of(goals) if self.config.full_state_goals else goals
+
+    def _checked_goals(self, name: str, goals: npt.ArrayLike) -> FloatArray:
+        """Normalised goals as the network takes them; where it takes whole states, a place means one at rest."""
+        spec = self.spec
+        array = as_numbers(name, goals)
+        if self.config.full_state_goals and array.ndim and array.shape[-1] == spec.goal_dim != spec.state_dim:
+            if open_dims := spec.open_dims:
+                names = ", ".join(spec.state_names[dim] for dim in open_dims)
+                raise VhdError(f"{spec.name}: this predictor takes whole goal states: give {name} with {names}.")
+            array = np.zeros((*array.shape[:-1], spec.state_dim), np.float32)
+            array[..., list(spec.goal_dims)] = goals
+        return self._checked(name, array, (len(self._goal_dims), spec.state_dim), self._goal_dims)
 
     def _checked(self, name: str, values: npt.ArrayLike, sizes: tuple[int, ...], dims: tuple[int, ...]) -> FloatArray:
         """Normalised values of the wanted dimensions, or an error that says what is wrong."""

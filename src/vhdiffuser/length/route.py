@@ -11,29 +11,36 @@ Only offline states are used: no simulator, no map.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.sparse import csr_matrix
-from scipy.sparse.csgraph import dijkstra
-from scipy.spatial import cKDTree
 
-from vhdiffuser.errors import DataError
-from vhdiffuser.length.config import RelayGraphConfig
+from vhdiffuser.arguments import as_amount, as_whole, from_fields
+from vhdiffuser.errors import DataError, VhdError
+from vhdiffuser.length.config import MOST_LANDMARKS, RelayGraphConfig
 from vhdiffuser.normalizer import Normalizer
-from vhdiffuser.types import EnvSpec, FloatArray, IntArray
-from vhdiffuser.weights.format import ModelHeader, load_model, save_model
+from vhdiffuser.types import BoolArray, EnvSpec, FloatArray, IntArray
+from vhdiffuser.weights.format import ModelHeader, Tensors, load_model, save_model
 
 if TYPE_CHECKING:
-    import torch
+    from scipy.sparse import csr_matrix
+    from scipy.spatial import cKDTree
 
 _TENSORS = ("places", "starts", "stops", "hops", "sparsity")
+_FEW = 64
+"""Points up to which all landmarks are compared; more are looked up in a tree, which takes a moment to import."""
 _LAGS = 6
 """Number of hop lengths tried, between m and 2m steps."""
 _CANDIDATES = 20_000
 """States from which landmarks are chosen and speed is measured."""
+_CENTRINGS = 4
+"""Times that places of a route are moved towards the middle of the data around them."""
+_ALONG = 9
+"""Points of a hop that must lie outside a forbidden region."""
 _CROWD = 100_000
 """States used to centre landmarks and measure density."""
 
@@ -81,10 +88,7 @@ class RouteGraph:
             raise DataError(f"the route graph has a hop beyond its {M} landmarks.")
         self.places, self.starts, self.stops, self.hops = places, starts, stops, hops
         self.sparsity, self.radius, self.join, self.config = sparsity, radius, join, config
-        self._tree = cKDTree(places)
         self._hop = dict(zip(zip(starts.tolist(), stops.tolist(), strict=True), hops.tolist(), strict=True))
-        cost = (hops + join) * (1 + config.sparse_cost * sparsity[stops])
-        self._reversed = csr_matrix((cost, (stops, starts)), shape=(M, M))
         # Row g is filled on first use of goal g: steps from every landmark, and the next landmark on the path.
         self._steps = np.full((M, M), np.nan, np.float32)
         self._next = np.full((M, M), -1, np.int32)
@@ -100,6 +104,8 @@ class RouteGraph:
         crowd = points[:: max(1, len(points) // _CROWD)]
         if radius > 0:
             places, radius = centred(places, crowd)
+        from scipy.spatial import cKDTree
+
         tree = cKDTree(places)
         near = cKDTree(crowd).query_ball_point(places, 2 * radius, p=np.inf, return_length=True)
         sparsity = 1 - np.clip(near / max(np.median(near), 1), 0, 1)
@@ -115,10 +121,12 @@ class RouteGraph:
         """Read a file written by `save`; returns the graph and the header."""
         tensors, header = load_model(path, "route")
         try:
-            arrays = {name: tensors[name].numpy() for name in _TENSORS}
-            radius, join = header.config["radius"], header.config["join"]
-            return cls(**arrays, radius=radius, join=join, config=RelayGraphConfig(**header.config["graph"])), header
-        except (KeyError, TypeError) as error:
+            arrays = {name: tensors[name] for name in _TENSORS}
+            _check_arrays(**arrays)
+            radius, join = as_amount("radius", header.config["radius"]), as_whole("join", header.config["join"])
+            config = from_fields(RelayGraphConfig, header.config["graph"], "graph")
+            return cls(**arrays, radius=radius, join=join, config=config), header
+        except (KeyError, TypeError, VhdError) as error:
             raise DataError(f"{path}: damaged ({error}). Build it again with `vhd train route`.") from error
 
     def save(self, path: Path, spec: EnvSpec, normalizer: Normalizer, data_fingerprint: str) -> Path:
@@ -126,12 +134,8 @@ class RouteGraph:
         save_model(path, *self.model(spec, normalizer, data_fingerprint))
         return path
 
-    def model(
-        self, spec: EnvSpec, normalizer: Normalizer, data_fingerprint: str
-    ) -> tuple[dict[str, torch.Tensor], ModelHeader]:
+    def model(self, spec: EnvSpec, normalizer: Normalizer, data_fingerprint: str) -> tuple[Tensors, ModelHeader]:
         """Tensors and header of its model file."""
-        import torch
-
         arrays = (self.places, self.starts.astype(np.int32), self.stops.astype(np.int32), self.hops, self.sparsity)
         header = ModelHeader(
             kind="route",
@@ -140,11 +144,15 @@ class RouteGraph:
             normalizer=normalizer.to_json(),
             data_fingerprint=data_fingerprint,
         )
-        return {name: torch.from_numpy(array) for name, array in zip(_TENSORS, arrays, strict=True)}, header
+        return dict(zip(_TENSORS, arrays, strict=True)), header
 
     def region(self, points: FloatArray) -> IntArray:
         """(..., goal_dim) -> (...,) nearest landmark."""
-        return self._tree.query(points, p=np.inf)[1]
+        flat = points.reshape(-1, points.shape[-1])
+        if len(flat) > _FEW:
+            return self._tree.query(points, p=np.inf)[1]
+        distance = np.abs(flat[:, None] - self.places).max(axis=-1)  # (n, M)
+        return distance.argmin(axis=1).reshape(points.shape[:-1])
 
     def steps(self, starts: FloatArray, goals: FloatArray) -> FloatArray:
         """(B, goal_dim) and (B, goal_dim) -> (B,) steps; infinity if no route is known."""
@@ -155,9 +163,39 @@ class RouteGraph:
 
     def all_steps(self) -> FloatArray:
         """(M, M) steps from landmark to landmark; infinity if no route is known."""
-        for goal in range(len(self.places)):
-            self._search(goal)
+        from scipy.sparse.csgraph import dijkstra
+
+        M = len(self.places)
+        goals = np.flatnonzero(np.isnan(self._steps.diagonal()))  # not searched yet
+        if not len(goals):
+            return self._steps.T
+        cost, following = dijkstra(self._reversed, indices=goals, return_predecessors=True)
+        hop = np.zeros((M, M), np.float32)
+        hop[self.starts, self.stops] = self.hops
+        steps = np.full((len(goals), M), np.inf, np.float32)
+        rows = np.arange(len(goals))
+        steps[rows, goals] = 0.0 if len(self.hops) else np.inf
+        for nodes in np.argsort(cost, axis=1).T[1:]:  # of every goal at once, in the order of `_search`
+            after = following[rows, nodes]
+            row = rows[after >= 0]
+            node, after = nodes[row], after[row]
+            steps[row, node] = steps[row, after] + hop[node, after] + np.where(after != goals[row], self.join, 0)
+        self._steps[goals], self._next[goals] = steps, following
         return self._steps.T
+
+    @cached_property
+    def _tree(self) -> cKDTree:
+        from scipy.spatial import cKDTree
+
+        return cKDTree(self.places)
+
+    @cached_property
+    def _reversed(self) -> csr_matrix:
+        """The hops' costs from goal to start, as scipy's graphs want them."""
+        from scipy.sparse import csr_matrix
+
+        cost = (self.hops + self.join) * (1 + self.config.sparse_cost * self.sparsity[self.stops])
+        return csr_matrix((cost, (self.stops, self.starts)), shape=(len(self.places),) * 2)
 
     def path(self, start: FloatArray, goal: FloatArray) -> Route:
         """The route from start (goal_dim,) to goal (goal_dim,), normalised."""
@@ -171,12 +209,57 @@ class RouteGraph:
         # The ends replace their nearest landmarks.
         places = np.concatenate([start[None], self.places[nodes[1:-1]], goal[None]])
         steps = self._steps[there, here] - self._steps[there, [here, *nodes[1:-1], there]]
+        if self.config.centring and len(places) > 2:
+            places = self._centred(places)
+            steps = np.linspace(0.0, steps[-1], len(places))
         return Route(places, steps.astype(np.float64), known=True)
+
+    def _centred(self, path: FloatArray) -> FloatArray:
+        """A path (n, goal_dim) relaxed to the middle of the data, as points half a radius apart.
+
+        Landmarks cover the data evenly, so the mean of those around a point lies further from its edge, and no further
+        than the middle of a corridor.
+        """
+        length = np.linalg.norm(np.diff(path, axis=0), axis=1).sum()
+        points = evenly(path, max(3, int(length / (0.5 * self.radius)) + 1))
+        for _ in range(_CENTRINGS):
+            around = self._tree.query_ball_point(points[1:-1], self.config.centring * self.radius, p=np.inf)
+            pairs = zip(around, points[1:-1], strict=True)
+            points[1:-1] = [self.places[near].mean(axis=0) if near else own for near, own in pairs]
+            points[1:-1] = (points[:-2] + 2 * points[1:-1] + points[2:]) / 4
+            points = evenly(points, len(points))
+        return points.astype(np.float32)
+
+    def outside(self, forbidden: Callable[[FloatArray], BoolArray]) -> RouteGraph | None:
+        """The graph without hops through a region; None if nothing is left of it.
+
+        `forbidden` maps (n, goal_dim) normalised places to (n,).
+        """
+        along = np.linspace(0, 1, _ALONG)[:, None, None]
+        ways = (1 - along) * self.places[self.starts] + along * self.places[self.stops]  # (_ALONG, E, goal_dim)
+        free = ~forbidden(ways.reshape(-1, ways.shape[-1])).reshape(ways.shape[:2]).any(axis=0)  # (E,)
+        allowed = ~forbidden(self.places)  # (M,)
+        if not free.any():
+            return None
+        number = np.cumsum(allowed) - 1
+        starts, stops = number[self.starts[free]], number[self.stops[free]]
+        return RouteGraph(
+            self.places[allowed],
+            starts,
+            stops,
+            self.hops[free],
+            self.sparsity[allowed],
+            self.radius,
+            self.join,
+            self.config,
+        )
 
     def _search(self, goal: int) -> None:
         """Fill the row of a goal: the cheapest paths to it, and their steps."""
         if not np.isnan(self._steps[goal, goal]):
             return
+        from scipy.sparse.csgraph import dijkstra
+
         cost, following = dijkstra(self._reversed, indices=goal, return_predecessors=True)
         steps = np.full(len(cost), np.inf, np.float32)
         steps[goal] = 0.0 if len(self.hops) else np.inf  # without hops, regions are too coarse
@@ -185,6 +268,18 @@ class RouteGraph:
             if after >= 0:
                 steps[node] = steps[after] + self._hop[node, after] + (self.join if after != goal else 0)
         self._steps[goal], self._next[goal] = steps, following
+
+
+def _check_arrays(
+    places: FloatArray, starts: IntArray, stops: IntArray, hops: FloatArray, sparsity: FloatArray
+) -> None:
+    """Refuse arrays that are no graph."""
+    if places.ndim != 2 or not 1 <= len(places) <= MOST_LANDMARKS or not places.shape[1]:
+        raise DataError(f"places {places.shape} are not landmarks, of which there may be {MOST_LANDMARKS:,}")
+    if sparsity.shape != places.shape[:1] or not starts.ndim == 1 or not starts.shape == stops.shape == hops.shape:
+        raise DataError("its arrays disagree about the number of landmarks or hops")
+    if starts.dtype.kind != "i" or stops.dtype.kind != "i" or (hops <= 0).any():
+        raise DataError("a hop does not lead from landmark to landmark in a number of steps")
 
 
 def cover(points: FloatArray, count: int) -> tuple[FloatArray, float]:
@@ -202,6 +297,8 @@ def centred(places: FloatArray, crowd: FloatArray) -> tuple[FloatArray, float]:
 
     Farthest points lie at the edge of the data, along walls; means lie inside. A landmark without states stays.
     """
+    from scipy.spatial import cKDTree
+
     M = len(places)
     region = cKDTree(places).query(crowd, p=np.inf)[1]
     count = np.bincount(region, minlength=M)
@@ -209,6 +306,13 @@ def centred(places: FloatArray, crowd: FloatArray) -> tuple[FloatArray, float]:
     means = np.where(count[:, None] > 0, sums / np.maximum(count, 1)[:, None], places)
     distance = cKDTree(means).query(crowd, p=np.inf)[0]
     return means, float(np.quantile(distance, 0.999))
+
+
+def evenly(path: FloatArray, count: int) -> FloatArray:
+    """(count, goal_dim) points evenly along a path (n, goal_dim)."""
+    travelled = np.cumsum(np.linalg.norm(np.diff(path, axis=0, prepend=path[:1]), axis=1))
+    distances = np.linspace(0.0, travelled[-1], count)
+    return np.stack([np.interp(distances, travelled, column) for column in path.T], axis=1)
 
 
 def steps_to_move(points: FloatArray, last: IntArray, distance: float, T_max: int) -> int | None:

@@ -11,7 +11,7 @@ from vhdiffuser.length.batches import Batch, PairSampler
 from vhdiffuser.length.config import LengthConfig, goal_dims
 from vhdiffuser.length.curriculum import Curriculum, PhaseConfig
 from vhdiffuser.length.losses import L_TD, L_bdry, L_clip, L_cons, L_triangle, relay_target, target
-from vhdiffuser.length.network import FourierEncoder, LengthNetwork, MakeEncoder
+from vhdiffuser.length.network import FourierEncoder, MakeEncoder, make_length_network
 from vhdiffuser.length.relays import RelayGraph
 from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.types import EnvSpec, Episodes
@@ -49,10 +49,7 @@ class LengthTask:
 
     def make_network(self) -> nn.Module:
         """A fresh f_theta."""
-        config = self.config
-        return LengthNetwork(
-            self.spec.state_dim, self.goal_dims, len(config.quantiles), config.network, self.make_encoder
-        )
+        return make_length_network(self.spec, self.config, self.make_encoder)
 
     def loss(
         self, network: nn.Module, ema: nn.Module, generator: torch.Generator, update: int
@@ -69,8 +66,8 @@ class LengthTask:
         f = quantiles[:, 0]  # (B,)
         with torch.no_grad():
             quantiles_k = ema(batch.s_k, batch.g)  # (B, quantiles)
-            # At a hit the path ends: s_k is in the goal region.
-            quantiles_k = torch.where(batch.hit[:, None], 0.0, quantiles_k)
+            if not config.bootstrap_at_hit:
+                quantiles_k = torch.where(batch.hit[:, None], 0.0, quantiles_k)
             y = target(batch.k[:, None], batch.hit[:, None], quantiles_k, T_max)  # (B, quantiles)
             if phase.graph and self.graph is not None:
                 way = self.graph.bound(batch.t, self.sampler.links(batch.t, phase.links), batch.u) / T_max
@@ -103,8 +100,11 @@ class LengthTask:
             "anchor_share": hits.mean(),
             "mean_steps": f.detach().mean() * T_max,
         }
-        self.curriculum.observe(anchor_error, update)
         return total, metrics
+
+    def observe(self, scalars: dict[str, torch.Tensor], update: int) -> None:
+        """Tell the curriculum the anchors' error."""
+        self.curriculum.observe(scalars["anchor_error_steps"] / self.spec.T_max, update)
 
     @torch.no_grad()
     def _relay(
@@ -158,4 +158,5 @@ class LengthTask:
             config=self.config.to_json(),
             normalizer=self.normalizer.to_json(),
             data_fingerprint=self.data_fingerprint,
+            notes={"phases_began": self.curriculum.starts},
         )

@@ -8,7 +8,6 @@ from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from vhdiffuser.diffusion.guidance import Cost
 from vhdiffuser.errors import OutsideDataWarning
@@ -21,7 +20,10 @@ class StepsPredictor(Protocol):
     """The part of a Length Predictor that the planner uses."""
 
     def predict_steps(self, starts: npt.ArrayLike, goals: npt.ArrayLike) -> FloatArray:
-        """(B, d) and (B, goal_dim) -> (B,) shortest-step distances f_theta(s, g) T_max."""
+        """(B, d) starts and (B, goal_dim) goals -> (B,) shortest-step distances f_theta(s, g) T_max.
+
+        A planner that clamps the whole last state and is given whole goal states (B, d) asks with those.
+        """
         ...
 
 
@@ -56,8 +58,7 @@ def best_candidates(
 
 def plan_cost(plan: Plan, spec: EnvSpec, cost: Cost) -> float:
     """The summed cost of a plan's positions."""
-    with torch.no_grad():
-        return float(cost(torch.from_numpy(spec.goal_of(plan.states))[None].float()).sum())
+    return float(cost.values(spec.goal_of(plan.states)[None]).sum())
 
 
 def largest_excess(plans: Sequence[Plan], spec: EnvSpec, predictor: StepsPredictor) -> FloatArray:

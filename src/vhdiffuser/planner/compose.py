@@ -13,14 +13,14 @@ suggestion with a radius: knots may deviate by that much, to cut a corner smooth
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
-import torch
 
 from vhdiffuser.diffusion.sampler import Clean
 from vhdiffuser.length.route import Route
 from vhdiffuser.normalizer import Normalizer
-from vhdiffuser.types import EnvSpec, FloatArray, IntArray
+from vhdiffuser.types import BoolArray, EnvSpec, FloatArray, IntArray
 
 ROUTE_POINTS = 512
 """Number of points used to measure the distance to a route."""
@@ -32,30 +32,50 @@ _LEAST_WEIGHT = 1e-3
 class Windows:
     """The chains and knots that the windows of a batch cover."""
 
-    chain: torch.Tensor
+    chain: IntArray
     """(W,) the chain of each window."""
-    knots: torch.Tensor
+    knots: IntArray
     """(W, P) its knots."""
-    weight: torch.Tensor
-    """(P,) their weights in the blend."""
+    shape: tuple[int, int]
+    """(B, K) of the chains, which may be padded."""
+    order: IntArray
+    """(W P,) their knots, those of the same place in the chains together."""
+    weights: FloatArray
+    """(W P, 1) share of each in its place's blend, in that order."""
+    covered: IntArray
+    """(n,) places in the flattened chains that windows cover."""
+    first: IntArray
+    """(n,) where the knots of each such place begin in `order`."""
 
     @classmethod
-    def over(cls, counts: IntArray, P: int, device: torch.device) -> Windows:
-        """Windows of P knots over chains of counts (B,) knots, each overlapping the next by half or more."""
-        pairs = [(chain, first) for chain, K in enumerate(counts) for first in window_starts(int(K), P)]
-        chain, first = torch.tensor(pairs, device=device).T
-        middle = torch.linspace(0, 1, P, device=device)
-        weight = (2 * torch.minimum(middle, 1 - middle)).clamp(min=_LEAST_WEIGHT)
-        return cls(chain, first[:, None] + torch.arange(P, device=device), weight)
+    def over(cls, counts: IntArray, P: int, K: int) -> Windows:
+        """Windows of P knots over chains of counts (B,) knots, each overlapping the next by half or more; chains are
+        padded to K knots."""
+        return _windows(tuple(counts.tolist()), P, K)
 
-    def blend(self, predicted: torch.Tensor, shape: torch.Size) -> torch.Tensor:
+    def blend(self, predicted: FloatArray) -> FloatArray:
         """(W, P, d) predictions of windows -> (B, K, d) of chains; 0 beyond a chain's end."""
-        total = predicted.new_zeros(shape)
-        weights = predicted.new_zeros((*shape[:2], 1))
-        place = (self.chain[:, None].expand_as(self.knots), self.knots)
-        total.index_put_(place, predicted * self.weight[:, None], accumulate=True)
-        weights.index_put_(place, self.weight[:, None].expand(*self.knots.shape, 1), accumulate=True)
-        return total / weights.clamp(min=_LEAST_WEIGHT)
+        d = predicted.shape[-1]
+        weighted = predicted.reshape(-1, d)[self.order] * self.weights
+        total = np.zeros((self.shape[0] * self.shape[1], d), np.float32)
+        total[self.covered] = np.add.reduceat(weighted, self.first)
+        return total.reshape(*self.shape, d)
+
+
+@lru_cache(maxsize=256)
+def _windows(counts: tuple[int, ...], P: int, K: int) -> Windows:
+    """Plans of the same numbers of knots have the same windows."""
+    pairs = [(chain, first) for chain, own in enumerate(counts) for first in window_starts(own, P)]
+    chain, first = np.array(pairs).T
+    knots = first[:, None] + np.arange(P)
+    middle = np.linspace(0, 1, P, dtype=np.float32)
+    weight = (2 * np.minimum(middle, 1 - middle)).clip(min=_LEAST_WEIGHT)  # (P,): largest in the middle
+    place = (chain[:, None] * K + knots).ravel()
+    order = place.argsort(kind="stable")
+    covered, begin, count = np.unique(place[order], return_index=True, return_counts=True)
+    weights = np.broadcast_to(weight, knots.shape).ravel()[order]
+    shares = weights / np.repeat(np.add.reduceat(weights, begin), count)
+    return Windows(chain, knots, (len(counts), K), order, shares[:, None], covered, begin)
 
 
 def window_starts(K: int, P: int) -> list[int]:
@@ -72,29 +92,27 @@ class Motion:
     """Dimensions of the place."""
     velocities: list[int]
     """Dimensions of the velocity, in the same order; none where knots have no velocity."""
-    rate: torch.Tensor
+    rate: FloatArray
     """(goal_dim,) normalised velocity of a place that moves by 1 (normalised) from knot to knot."""
-    rest: torch.Tensor
+    rest: FloatArray
     """(goal_dim,) normalised velocity of a place that does not move."""
 
     @classmethod
-    def at(cls, knot_seconds: float, spec: EnvSpec, normalizer: Normalizer, first: int, device: torch.device) -> Motion:
+    def at(cls, knot_seconds: float, spec: EnvSpec, normalizer: Normalizer, first: int) -> Motion:
         """Of knots `knot_seconds` apart whose state begins at dimension `first`."""
         goal_dims, velocity_dims = list(spec.goal_dims), list(spec.velocity_dims or ())
+        places, none = [first + dim for dim in goal_dims], np.empty(0, np.float32)
         if not velocity_dims:
-            return cls([first + dim for dim in goal_dims], [], torch.empty(0), torch.empty(0))
+            return cls(places, [], none, none)
         rate = normalizer.scale[goal_dims] / normalizer.scale[velocity_dims] / knot_seconds
         rest = -normalizer.center[velocity_dims] / normalizer.scale[velocity_dims]
-        return cls(
-            [first + dim for dim in goal_dims],
-            [first + dim for dim in velocity_dims],
-            torch.from_numpy(rate).float().to(device),
-            torch.from_numpy(rest).float().to(device),
-        )
+        return cls(places, [first + dim for dim in velocity_dims], rate.astype(np.float32), rest.astype(np.float32))
 
-    def of(self, places: torch.Tensor) -> torch.Tensor:
+    def of(self, places: FloatArray) -> FloatArray:
         """(B, K, goal_dim) places -> (B, K, goal_dim) velocities, by central differences."""
-        (change,) = torch.gradient(places, dim=1)
+        change = np.empty_like(places)
+        change[:, 1:-1] = (places[:, 2:] - places[:, :-2]) / 2
+        change[:, 0], change[:, -1] = places[:, 1] - places[:, 0], places[:, -1] - places[:, -2]
         return self.rest + change * self.rate
 
 
@@ -104,60 +122,72 @@ class Composed:
     def __init__(
         self,
         window_clean: Clean,
-        rough: torch.Tensor,
-        route: torch.Tensor,
-        radius: float,
+        rough: FloatArray,
+        route: FloatArray,
+        radius: FloatArray | float,
         counts: IntArray,
         P: int,
         padded: int,
         dims: tuple[list[int], list[int]],
         motion: Motion,
+        slack: float | None = None,
     ) -> None:
-        """`window_clean` predicts windows of `padded` knots. rough (B, K, d): chains along route (B, R, goal_dim);
-        counts (B,): their knots; `dims`: clamped dimensions of a window's first and last knot."""
+        """`window_clean` predicts windows of `padded` knots. rough (B, K, d): chains along route (B, R, goal_dim), from
+        which they may deviate by `radius`; counts (B,): their knots; `dims`: clamped dimensions of a window's first and
+        last knot; `slack`: knots by which a knot may be ahead of its place on the route, or behind it (default: any
+        number)."""
         self.window_clean, self.estimate, self.route, self.radius = window_clean, rough, route, radius
-        self.windows = Windows.over(counts, P, rough.device)
+        self.windows = Windows.over(counts, P, rough.shape[1])
         self.P, self.padded, self.dims, self.motion = P, padded, dims, motion
+        self._elsewhere: BoolArray | None = None
+        if slack is not None:
+            knots = np.arange(rough.shape[1])[:, None]  # (K, 1)
+            place = np.linspace(0, counts - 1, route.shape[1], axis=-1)[:, None]  # (B, 1, R), in knots
+            self._elsewhere = (np.abs(place - knots) > slack + 1) & (knots < counts[:, None, None])  # (B, K, R)
 
-    def __call__(self, tau: torch.Tensor, level: int) -> torch.Tensor:
+    def __call__(self, tau: FloatArray, level: int) -> FloatArray:
         windows, P = self.windows, self.P
         place = (windows.chain[:, None], windows.knots)
         seen, known = tau[place], self.estimate[place]  # (W, P, d)
         for knot, dims in ((0, self.dims[0]), (P - 1, self.dims[1])):
             seen[:, knot, dims] = known[:, knot, dims]
-        ends = seen[:, -1:].expand(-1, self.padded - P, -1)  # the U-Net's own padding
-        predicted = self.window_clean(torch.cat([seen, ends], dim=1), level)[:, :P].clone()
+        ends = np.repeat(seen[:, -1:], self.padded - P, axis=1)  # the U-Net's own padding
+        predicted = self.window_clean(np.concatenate([seen, ends], axis=1), level)[:, :P].copy()
         for knot, dims in ((0, self.dims[0]), (P - 1, self.dims[1])):
             predicted[:, knot, dims] = known[:, knot, dims]
-        self.estimate = self._near_route(windows.blend(predicted, tau.shape))
+        self.estimate = self._near_route(windows.blend(predicted))
         return self.estimate
 
-    def _near_route(self, tau0: torch.Tensor) -> torch.Tensor:
+    def _near_route(self, tau0: FloatArray) -> FloatArray:
         """tau0 (B, K, d) with every place that is further from the route than the radius moved back to it.
 
         A knot that was moved gets the velocity of its new neighbours: the curve through the knots follows velocities.
         """
         places = tau0[..., self.motion.places]  # (B, K, goal_dim)
-        distance = (places[:, :, None] - self.route[:, None]).abs().amax(dim=-1)  # (B, K, R)
-        nearest = distance.argmin(dim=-1, keepdim=True).expand(-1, -1, places.shape[-1])
-        centre = self.route.gather(1, nearest)
-        held = centre + (places - centre).clamp(-self.radius, self.radius)
-        moved = tau0.clone()
+        distance = np.abs(places[:, :, None, 0] - self.route[:, None, :, 0])  # (B, K, R)
+        for dim in range(1, places.shape[-1]):
+            np.maximum(distance, np.abs(places[:, :, None, dim] - self.route[:, None, :, dim]), out=distance)
+        if self._elsewhere is not None:
+            distance = np.where(self._elsewhere, np.inf, distance)
+        nearest = distance.argmin(axis=-1)  # (B, K)
+        centre = np.take_along_axis(self.route, nearest[:, :, None], axis=1)
+        held = centre + (places - centre).clip(-self.radius, self.radius)
+        moved = tau0.copy()
         moved[..., self.motion.places] = held
         if self.motion.velocities:
-            away = (held != places).any(dim=-1, keepdim=True)  # (B, K, 1)
+            away = (np.abs(places - centre) > self.radius).any(axis=-1, keepdims=True)  # (B, K, 1)
             own = moved[..., self.motion.velocities]
-            moved[..., self.motion.velocities] = torch.where(away, self.motion.of(held), own)
+            moved[..., self.motion.velocities] = np.where(away, self.motion.of(held), own)
         return moved
 
 
-def rough_chain(route: Route, start: torch.Tensor, K: int, motion: Motion) -> torch.Tensor:
+def rough_chain(route: Route, start: FloatArray, K: int, motion: Motion) -> FloatArray:
     """(K, width) knots evenly along a route from the knot start (width,); velocities are the route's own."""
     places = route.at(np.linspace(0.0, route.total, K))  # (K, goal_dim)
     for _ in range(2):  # nothing moves round the corners of a polygon
         places[1:-1] = (places[:-2] + 2 * places[1:-1] + places[2:]) / 4
-    chain = start.repeat(K, 1)
-    along = torch.from_numpy(places).to(chain)
+    chain = np.tile(start, (K, 1))
+    along = places.astype(np.float32)
     chain[:, motion.places] = along
     if motion.velocities:
         chain[1:, motion.velocities] = motion.of(along[None])[0, 1:]

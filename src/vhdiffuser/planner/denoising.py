@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
-import torch
-from torch import nn
 
 from vhdiffuser.diffusion.config import PlannerConfig
 from vhdiffuser.diffusion.guidance import Cost, Guidance
 from vhdiffuser.diffusion.interpolation import control_rate, knot_count
+from vhdiffuser.diffusion.noise import Noise
 from vhdiffuser.diffusion.options import PlanningOptions
-from vhdiffuser.diffusion.process import Process, clamp_mask
-from vhdiffuser.diffusion.sampler import Clean, network_clean, sample
+from vhdiffuser.diffusion.sampler import Clean, clamp_mask, framed_clean, network_clean, sample
+from vhdiffuser.diffusion.schedule import Schedule
 from vhdiffuser.length.route import Route
 from vhdiffuser.normalizer import Normalizer
+from vhdiffuser.planner.clearing import pushed_out
 from vhdiffuser.planner.compose import ROUTE_POINTS, Composed, Motion, rough_chain, route_points
+from vhdiffuser.runtime.network import Network
 from vhdiffuser.threads import batches_in_parallel
 from vhdiffuser.trajectories import Plan
 from vhdiffuser.types import BoolArray, EnvSpec, FloatArray, IntArray
 
 KNOTS_PER_BATCH = 2048
 """Knots per batch: bounds memory and spreads work over threads; on one CPU thread 8,192 were no faster."""
+SLACK = 2.0
+"""Knots by which a composed plan may be ahead of its route's timing or behind it, if its network knows no places."""
 CHAIN = 8
 """Composed plans are denoised in chains of a multiple of this many knots, so that several share a batch."""
 
@@ -32,13 +35,12 @@ CHAIN = 8
 class Denoiser:
     """A planner's network and everything needed to sample from it."""
 
-    network: nn.Module
-    process: Process
+    network: Network
+    schedule: Schedule
     config: PlannerConfig
     spec: EnvSpec
     normalizer: Normalizer
     options: PlanningOptions
-    device: torch.device
     tube: float | None = None
     """Normalised distance to which a composed plan keeps to its route."""
 
@@ -54,11 +56,11 @@ class Denoiser:
     ) -> list[Plan]:
         """One plan for each of (B, d) starts, (B, d) targets, (B,) lengths and (B,) seeds.
 
-        Plans with a route (normalised) that are longer than a piece are composed of pieces along it.
+        Plans with a route (normalised) are composed of pieces along it.
         """
-        counts = np.array([self._knot_count(int(length)) for length in lengths], np.int64)  # (B,) K
+        counts = np.array([self.knot_count(int(length)) for length in lengths], np.int64)  # (B,) K
         ways = list(routes or [None] * len(counts))
-        composed = np.array([way is not None and self.piece_knots < K for way, K in zip(ways, counts, strict=True)])
+        composed = np.array([way is not None for way in ways])
         plans: dict[int, Plan] = {}
         groups = list(self._groups(counts, composed))
 
@@ -81,17 +83,23 @@ class Denoiser:
                 )
                 for row, own_states in zip(same, states, strict=True):
                     member = int(members[row])
+                    if cost is not None:
+                        own_states = pushed_out(own_states, cost, self.spec, self.options.smoothing)
                     history = None if kept is None else kept[row, :, :K]
-                    way = ways[member] if composed[member] else None
-                    plans[member] = self._plan(own_states, starts[member], targets[member], history, way)
+                    plans[member] = self._plan(own_states, starts[member], targets[member], history, ways[member])
         return [plans[member] for member in range(len(starts))]
+
+    @property
+    def network_normalizer(self) -> Normalizer:
+        """Maps states to the network's numbers."""
+        return self.config.network_normalizer(self.spec, self.normalizer)
 
     @property
     def piece_knots(self) -> int:
         """P: knots of a piece; a plan of no more is drawn whole."""
         return knot_count(self.options.piece, self.config.stride) if self.options.piece else 0
 
-    def _knot_count(self, length: int) -> int:
+    def knot_count(self, length: int) -> int:
         """K of a plan of that length: 1/stretch of its states are sampled at the data's pace, at least L_min.
 
         A fixed-horizon planner is never stretched, neither at its own length nor at a predicted one (FH+LP): it was
@@ -112,14 +120,17 @@ class Denoiser:
 
         GroupNorm averages over time, so padding a plan further than necessary would change it.
         """
-        padded = np.where(composed, -self._padded(counts, chains=True), self._padded(counts))  # chains are negative
-        for P in np.unique(padded):
-            members = np.flatnonzero(padded == P)
-            overlap = 1 if P > 0 else 2  # each knot of a chain lies in two windows
-            size = max(KNOTS_PER_BATCH // (abs(int(P)) * overlap), 1)
+        if len(counts) == 1:
+            yield np.array([0])
+            return
+        padded = np.where(composed, self._padded(counts, chains=True), self._padded(counts))
+        pieces = np.where(composed, np.minimum(counts, self.piece_knots), 0)  # knots of a chain's windows
+        for P, piece in np.unique(np.stack([padded, pieces], axis=1), axis=0):
+            members = np.flatnonzero((padded == P) & (pieces == piece))
+            overlap = 2 if piece else 1  # each knot of a chain lies in two windows
+            size = max(KNOTS_PER_BATCH // (int(P) * overlap), 1)
             yield from (members[first : first + size] for first in range(0, len(members), size))
 
-    @torch.inference_mode()
     def _denoise(
         self,
         starts: FloatArray,
@@ -134,43 +145,55 @@ class Denoiser:
         first = self.config.action_dim  # the original Diffuser's knots are (action, state)
         width = first + self.spec.state_dim
         P = int(self._padded(counts, chains=ways is not None)[0])
-        last = torch.from_numpy(counts - 1).to(self.device)
-        known = torch.zeros(len(starts), P, width, device=self.device)
-        known[:, 0, first:] = torch.from_numpy(self.normalizer.normalize(starts)).to(self.device)
-        ends = torch.from_numpy(self.normalizer.normalize(targets)).to(self.device)
-        known[torch.arange(len(starts), device=self.device), last, first:] = ends
+        last, normalizer = counts - 1, self.network_normalizer
+        known = np.zeros((len(starts), P, width), np.float32)
+        known[:, 0, first:] = normalizer.normalize(starts)
+        known[np.arange(len(starts)), last, first:] = normalizer.normalize(targets)
         mask = clamp_mask(last, P, width, self.config.clamped_dims(self.spec))
-        generators = [torch.Generator().manual_seed(int(seed)) for seed in seeds]
+        streams = [Noise(int(seed)) for seed in seeds]
         sampler, steps = self.options.sampler, self.options.steps
-        guide = None if cost is None else Guidance.of(cost, self.spec, self.normalizer, first)
-        clean = network_clean(self.network, self.process)
-        if ways is not None:
-            clean = self._composed(clean, known, counts, ways)
-        tau, kept = sample(clean, self.process, known, mask, generators, sampler, steps, last, keep, guide)
-        knots = self.normalizer.unnormalize(tau[..., first:].cpu().numpy())
-        return knots, None if kept is None else self.normalizer.unnormalize(kept[..., first:].cpu().numpy())
+        limit = 1.0 if self.config.frame is None else np.inf  # of a frame's places, which move with the plan
+        guide = None if cost is None else Guidance.of(cost, self.spec, normalizer, first, limit)
+        clean = self._clean(last) if ways is None else self._composed(known, counts, ways)
+        tau, kept = sample(clean, self.schedule, known, mask, streams, sampler, steps, last, keep, guide)
+        knots = normalizer.unnormalize(tau[..., first:])
+        return knots, None if kept is None else normalizer.unnormalize(kept[..., first:])
 
-    def _composed(self, clean: Clean, known: torch.Tensor, counts: IntArray, ways: Sequence[Route]) -> Clean:
+    def _clean(self, last: IntArray) -> Clean:
+        """tau^0 of plans that end at knot last (B,)."""
+        clean = network_clean(self.network, self.schedule)
+        if self.config.frame is None:
+            return clean
+        places = [self.config.action_dim + dim for dim in self.spec.goal_dims]
+        return framed_clean(clean, self.schedule, places, last)
+
+    def _composed(self, known: FloatArray, counts: IntArray, ways: Sequence[Route]) -> Clean:
         """tau^0 of whole chains (B, K, width) along their routes, from windows of one piece."""
         assert self.tube is not None
-        first, P = self.config.action_dim, self.piece_knots
-        seconds = self.config.stride * self.spec.control_dt
-        motion = Motion.at(seconds, self.spec, self.normalizer, first, self.device)
-        rough = known.clone()
+        first, P = self.config.action_dim, min(self.piece_knots, int(counts.min()))
+        seconds, normalizer = self.config.stride * self.spec.control_dt, self.network_normalizer
+        radius: FloatArray | float = self.tube
+        if self.config.frame is not None:
+            mine, data = (each.select(self.spec.goal_dims) for each in (normalizer, self.normalizer))
+            ways = [replace(way, places=mine.normalize(data.unnormalize(way.places))) for way in ways]
+            radius = self.tube * data.scale / mine.scale
+        motion = Motion.at(seconds, self.spec, normalizer, first)
+        rough = known.copy()
         for chain, way in enumerate(ways):
             K = int(counts[chain])
             rough[chain, :K] = rough_chain(way, known[chain, 0], K, motion)
         points = np.stack([route_points(way, ROUTE_POINTS) for way in ways])
         return Composed(
-            clean,
+            self._clean(np.array([P - 1])),
             rough,
-            torch.from_numpy(points).to(self.device),
-            self.tube,
+            points,
+            radius,
             counts,
             P,
             int(self._padded(np.array([P]))[0]),
             self.config.clamped_dims(self.spec),
             motion,
+            None if self.config.frame is None else SLACK,
         )
 
     def _plan(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
@@ -11,24 +10,23 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import nn
 
 from vhdiffuser.arguments import as_numbers, as_seed
 from vhdiffuser.data.motion import FastestMotion
-from vhdiffuser.devices import pick_device
 from vhdiffuser.diffusion.config import PlannerConfig
-from vhdiffuser.diffusion.guidance import Cost, box_cost
+from vhdiffuser.diffusion.guidance import BoxCost, Cost, CostFunction
+from vhdiffuser.diffusion.networks import as_network, unet_network
 from vhdiffuser.diffusion.options import OptionChanges, PlanningOptions
-from vhdiffuser.diffusion.process import Process
-from vhdiffuser.diffusion.unet import TemporalUnet
-from vhdiffuser.errors import DataError, UnknownNameError, VhdError
+from vhdiffuser.diffusion.schedule import Schedule
+from vhdiffuser.errors import DataError, UnknownNameError, VhdError, needs_extra
+from vhdiffuser.files import scratch_folder
 from vhdiffuser.length.horizon import plan_lengths
 from vhdiffuser.length.predictor import LengthPredictor
 from vhdiffuser.length.route import Route, RouteGraph
 from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.planner.candidates import StepsPredictor, best_candidates, candidate_seeds
 from vhdiffuser.planner.denoising import Denoiser
+from vhdiffuser.planner.onnx import load_parts
 from vhdiffuser.planner.pretrained import find_pretrained, push_folder, save_folder
 from vhdiffuser.planner.requests import (
     RequestError,
@@ -38,14 +36,18 @@ from vhdiffuser.planner.requests import (
     checked_seeds,
     checked_starts,
 )
+from vhdiffuser.planner.routing import Router
 from vhdiffuser.planner.waypoints import checked_waypoints, plan_legs, shared_out
+from vhdiffuser.runtime.network import Network
 from vhdiffuser.trajectories import Plan
 from vhdiffuser.types import BoolArray, EnvSpec, FloatArray, IntArray
 from vhdiffuser.weights.folder import check_config
 from vhdiffuser.weights.format import ModelHeader, load_model
+from vhdiffuser.weights.onnx_folder import is_onnx_folder
 from vhdiffuser.weights.places import Source
 
 if TYPE_CHECKING:
+    import torch
     from typing_extensions import Self, Unpack
 
 LONGEST = 65_536
@@ -60,7 +62,7 @@ class Planner:
 
     def __init__(
         self,
-        network: nn.Module,
+        network: Network | torch.nn.Module,
         config: PlannerConfig,
         spec: EnvSpec,
         normalizer: Normalizer,
@@ -81,9 +83,8 @@ class Planner:
             raise UnknownNameError("value of `outside`", outside, list(get_args(Outside)))
         self.length_predictor, self.outside, self.motion = length_predictor, outside, motion
         self.lengths = lengths or (spec.L_min, spec.T_max)
-        self.device = pick_device(device)
-        self.network = network.to(self.device).eval()
-        self.process = Process(config.diffusion_steps, config.prediction, self.device)
+        self.network = as_network(network, config, spec, device)
+        self.schedule = Schedule(config.diffusion_steps, config.prediction)
         self._origin: ModelHeader | None = None  # of the file it was loaded from
 
     @classmethod
@@ -99,10 +100,9 @@ class Planner:
         """A planner from its model file, with the options stored there (`with_options` changes them)."""
         tensors, header = load_model(Path(path), "planner")
         config, spec = PlannerConfig.from_json(header.config), EnvSpec.from_json(header.spec)
-        network = TemporalUnet(config.action_dim + spec.state_dim, config.dim, config.dim_mults)
         try:
-            network.load_state_dict(tensors)
-        except RuntimeError as error:
+            network = unet_network(tensors, config, spec, device)
+        except DataError as error:
             raise DataError(f"{path}: its weights do not match its own config ({error}). Train it again.") from error
         planner = cls(
             network,
@@ -133,15 +133,17 @@ class Planner:
     ) -> Self:
         """A planner with its Length Predictor, ready to plan; `options` are those of `with_options`.
 
-        `name` is a folder (from `save_pretrained` or `vhd models export`), an environment whose weights ship (`vhd
-        models` lists them), or a repository `OWNER/NAME` of the Hugging Face Hub, which is looked up in the Hub's local
-        cache unless `local_files_only=False` allows a download. With `source="trained"`, `name` is an environment that
-        you trained.
+        `name` is a folder (from `save_pretrained`, `vhd models export` or `vhd export onnx`), an environment whose
+        weights ship (`vhd models` lists them), or a repository `OWNER/NAME` of the Hugging Face Hub, which is looked up
+        in the Hub's local cache unless `local_files_only=False` allows a download. With `source="trained"`, `name` is
+        an environment that you trained.
 
         >>> planner = Planner.from_pretrained("maze2d-large", candidates=4)      # doctest: +SKIP
         """
+        if isinstance(name, str | Path) and is_onnx_folder(Path(name)):
+            arguments, predictor = load_parts(Path(name))
+            return cls(**arguments, length_predictor=predictor, outside=outside).with_options(**options)
         path, length_path, route_path = find_pretrained(name, source, local_files_only, revision)
-        device = pick_device(device)
         predictor = None if length_path is None else LengthPredictor.load(length_path, device, routes=route_path)
         planner = cls.load(path, predictor, outside=outside, device=device)
         check_config(path.parent, planner._headers())
@@ -155,9 +157,9 @@ class Planner:
         is kept.
         """
         headers = self._headers()
-        models = {"planner": (self.network.state_dict(), headers["planner"])}
+        models = {"planner": (self.network.tensors, headers["planner"])}
         if isinstance(self.length_predictor, LengthPredictor):
-            models["length"] = (self.length_predictor.network.state_dict(), headers["length"])
+            models["length"] = (self.length_predictor.network.tensors, headers["length"])
             if (routes := self.length_predictor.routes) is not None:
                 fingerprint = headers["length"].data_fingerprint
                 models["route"] = routes.model(self.spec, self.length_predictor.normalizer, fingerprint)
@@ -173,9 +175,9 @@ class Planner:
 
         Log in first (`hf auth login`). This is the only method that always uses the network.
         """
-        with tempfile.TemporaryDirectory() as folder:
+        with scratch_folder() as folder:
             self.save_pretrained(folder)
-            return push_folder(repo_id, Path(folder), private, commit_message)
+            return push_folder(repo_id, folder, private, commit_message)
 
     def _headers(self) -> dict[str, ModelHeader]:
         """The current header of its model file, and that of its Length Predictor if it is a `LengthPredictor`."""
@@ -212,7 +214,7 @@ class Planner:
         length: int | None = None,
         *,
         via: npt.ArrayLike | None = None,
-        avoid: npt.ArrayLike | Cost | None = None,
+        avoid: npt.ArrayLike | CostFunction | None = None,
         seed: int = 0,
         keep_denoising: bool = False,
     ) -> Plan:
@@ -221,13 +223,14 @@ class Planner:
         The goal is given as goal dimensions (goal_dim,) or as a full planning state (d,).
 
         `via` are waypoints (n, goal_dim) that the plan passes through, in order. Each leg is planned on its own, with
-        its own predicted length (or its share of `length`), so the whole may be longer than T_max. A leg does not
-        know the next one: where a plan turns sharply at a waypoint, a robot may miss it.
+        its own predicted length (or its share of `length`), so the whole may be longer than T_max. To track such a plan
+        to its end, even if it passes the goal on the way to a waypoint, use `ExecutionRule(stop_at_hit=False)`.
 
-        `avoid` are boxes (n, 2, goal_dim) of lower and upper corners, or a function of positions (see
-        `vhdiffuser.diffusion.guidance.Cost`), that sampling is guided away from. Guidance bends a plan but does not
-        reroute it, and gives no guarantee: check the plan, and draw several candidates (`with_options`); the one that
-        intrudes least is returned.
+        `avoid` are boxes (n, 2, goal_dim) of lower and upper corners, or a function of positions by torch operations
+        (`vhdiffuser.diffusion.guidance.CostFunction`). With a route graph (`vhd train route`) the plan follows a route
+        around them, with the length that the detour needs; sampling is guided away from them, and the finished plan is
+        pushed out. Walls are not known to the push, so there is no guarantee: check the plan, and draw several
+        candidates (`with_options`); the one that intrudes least is returned.
         """
         start, goal = as_numbers("a start", start), as_numbers("a goal", goal)
         seed = as_seed(seed)
@@ -254,7 +257,7 @@ class Planner:
         goals: npt.ArrayLike,
         lengths: Sequence[int] | IntArray | int | None = None,
         *,
-        avoid: npt.ArrayLike | Cost | None = None,
+        avoid: npt.ArrayLike | CostFunction | None = None,
         seeds: Sequence[int] | IntArray | int = 0,
         keep_denoising: bool = False,
     ) -> list[Plan]:
@@ -267,24 +270,31 @@ class Planner:
         origins = checked_starts(self.spec, starts)  # (B, d)
         targets = checked_goals(self.spec, goals, self.config.clamp, len(origins))  # (B, d)
         check_inside(self.spec, self.normalizer, origins, targets, self.config.clamp, self.outside)
+        cost = None if avoid is None else self._cost(avoid)
+        router = self._router(avoid)
         if lengths is None:
-            lengths = self.predict_lengths(origins, self.spec.goal_of(targets))
-        allowed = self.lengths if self._routes is None else (self.lengths[0], max(self.lengths[1], LONGEST))
+            whole = self.config.clamp == "state" and np.shape(goals)[1] == self.spec.state_dim
+            lengths = self.predict_lengths(origins, targets if whole else self.spec.goal_of(targets))
+            if router is not None:
+                lengths = lengths + np.ceil(self.options.gamma * router.detours(origins, targets)).astype(np.int64)
+        allowed = self.lengths if router is None else (self.lengths[0], max(self.lengths[1], LONGEST))
         lengths = checked_lengths(lengths, len(origins), allowed, self.config.horizon)  # (B,)
         seeds = checked_seeds(seeds, len(origins))  # (B,)
-        cost = None if avoid is None else self._cost(avoid)
-        graph = self._routes
         denoiser = Denoiser(
             self.network,
-            self.process,
+            self.schedule,
             self.config,
             self.spec,
             self.normalizer,
             self.options,
-            self.device,
-            tube=None if graph is None else self.options.tube * graph.radius,
+            tube=None if router is None else self.options.tube * router.graph.radius,
         )
-        routes = self._known_routes(origins, targets, lengths)
+        routes: list[Route | None] = [None] * len(origins)
+        if router is not None:
+            long = lengths > self.options.piece
+            long &= np.array([denoiser.knot_count(L) for L in lengths], np.int64) > denoiser.piece_knots
+            routes = router.routes(origins, targets, long)
+            self._refuse_too_long(lengths, routes)
         n = self.options.candidates
         if n == 1 or not len(origins):
             return denoiser.draw(origins, targets, lengths, seeds, keep_denoising, cost, routes)
@@ -306,28 +316,32 @@ class Planner:
             return None
         return getattr(self.length_predictor, "routes", None)
 
-    def _known_routes(self, starts: FloatArray, targets: FloatArray, lengths: IntArray) -> list[Route | None]:
-        """The normalised route of each plan; None if it fits one piece or no route is known."""
-        graph = self._routes
-        if graph is None:
-            return [None] * len(starts)
-        here, there = (self.spec.goal_of(self.normalizer.normalize(states)) for states in (starts, targets))
-        long = lengths > self.options.piece
-        found = [graph.path(s, g) if far else None for s, g, far in zip(here, there, long, strict=True)]
-        routes = [route if route is not None and route.known and route.total > 0 else None for route in found]
+    def _router(self, avoid: npt.ArrayLike | CostFunction | None) -> Router | None:
+        """Routes for composed plans, around what is to be avoided; None if every plan is sampled whole."""
+        if self._routes is None:
+            return None
+        costs: list[Cost] = []
+        if avoid is not None:
+            costs.append(self._cost(avoid))
+            if not callable(avoid):
+                costs.append(BoxCost(self.spec, avoid, np.zeros(self.spec.goal_dim, np.float32)))
+        return Router(self._routes, self.spec, self.normalizer, costs)
+
+    def _refuse_too_long(self, lengths: IntArray, routes: Sequence[Route | None]) -> None:
         beyond = [n for n, route in enumerate(routes) if route is None and lengths[n] > self.lengths[1]]
         if beyond:
             raise RequestError(
                 f"pair {beyond[0]}: a plan of {int(lengths[beyond[0]])} states needs a route, but no observed moves "
                 f"connect its start and goal. Without one, plans have at most {self.lengths[1]} states."
             )
-        return routes
 
-    def _cost(self, avoid: npt.ArrayLike | Cost) -> Cost:
+    def _cost(self, avoid: npt.ArrayLike | CostFunction) -> Cost:
         """The cost of positions to avoid: the caller's function, or that of boxes grown by the goal tolerance."""
         if callable(avoid):
-            return avoid
-        return box_cost(self.spec, avoid, self.spec.epsilon * self.spec.goal_of(self.normalizer.scale))
+            with needs_extra("train", "a function of positions to avoid"):
+                from vhdiffuser.diffusion.torch_cost import TorchCost
+            return TorchCost(avoid)
+        return BoxCost(self.spec, avoid, self.spec.epsilon * self.spec.goal_of(self.normalizer.scale))
 
     def predict_steps(self, starts: npt.ArrayLike, goals: npt.ArrayLike) -> FloatArray:
         """(B,) shortest-step distances f_theta(s, g) T_max of (B, d) starts and (B, goal_dim) goals."""

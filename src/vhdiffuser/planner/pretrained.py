@@ -5,18 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from vhdiffuser.arguments import shown
 from vhdiffuser.envs.registry import get_environment
 from vhdiffuser.errors import DataError, UnknownNameError, VhdError, needs_extra
 from vhdiffuser.files import atomic_path
 from vhdiffuser.weights.folder import CARD, CONFIG, front_matter, read_config, write_folder
-from vhdiffuser.weights.format import ModelHeader
+from vhdiffuser.weights.format import ModelHeader, Tensors
 from vhdiffuser.weights.places import Source, find_model, shipped_environments
-
-if TYPE_CHECKING:
-    import torch
 
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 
@@ -77,7 +73,7 @@ def _from_hub(repo_id: str, local_files_only: bool, revision: str | None) -> Pat
         raise DataError(f"'{repo_id}' could not be downloaded from the Hugging Face Hub: {error}") from error
 
 
-def save_folder(folder: Path, models: Mapping[str, tuple[dict[str, torch.Tensor], ModelHeader]]) -> None:
+def save_folder(folder: Path, models: Mapping[str, tuple[Tensors, ModelHeader]]) -> None:
     """Write the folder that `find_pretrained` reads; an existing card is kept, as the Hub's tools do."""
     write_folder(folder, models)
     if (folder / CARD).exists():

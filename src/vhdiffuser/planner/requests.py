@@ -45,9 +45,8 @@ def checked_goals(spec: EnvSpec, goals: npt.ArrayLike, clamp: str, count: int) -
     _refuse_not_finite("goal", values)
     if values.shape[1] != spec.goal_dim:
         return values
-    open_dims = set(range(spec.state_dim)) - set(spec.goal_dims) - set(spec.velocity_dims or ())
-    if clamp == "state" and open_dims:
-        names = ", ".join(spec.state_names[dim] for dim in sorted(open_dims))
+    if clamp == "state" and spec.open_dims:
+        names = ", ".join(spec.state_names[dim] for dim in spec.open_dims)
         raise RequestError(
             f"this planner clamps the whole last state: give a goal of {spec.state_dim} numbers, with {names}."
         )

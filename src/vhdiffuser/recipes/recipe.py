@@ -110,6 +110,7 @@ def _paper(spec: EnvSpec) -> Recipe:
             diffusion_steps=levels,
             stride=1,
             clamp="state",
+            demonstration_first=True,
             batch_size=32,
         ),
         planning=PlanningOptions(sampler="ddpm", steps=levels, smoothing=0.0),
@@ -126,7 +127,8 @@ def _paper(spec: EnvSpec) -> Recipe:
             ema_every=10,
             ema_from=2000,
         ),
-        length=LengthConfig.paper(),
+        length=LengthConfig.paper(updates=10_000),
+        length_loop=LoopConfig(updates=10_000, learning_rate=1e-3),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,12 +17,14 @@ from vhdiffuser.diffusion.task import PlannerTask, StepsBetween
 from vhdiffuser.envs.datasets import load_dataset
 from vhdiffuser.envs.environment import Environment
 from vhdiffuser.envs.registry import environment_of
-from vhdiffuser.errors import VhdError
+from vhdiffuser.errors import VhdError, warn
+from vhdiffuser.files import atomic_path
 from vhdiffuser.length.config import RelayGraphConfig
-from vhdiffuser.length.predictor import LengthPredictor
+from vhdiffuser.length.network import steps_between
 from vhdiffuser.length.route import RouteGraph
 from vhdiffuser.length.task import LengthTask
 from vhdiffuser.normalizer import Normalizer
+from vhdiffuser.recipes.own_rollouts import own_rollouts
 from vhdiffuser.recipes.recipe import Recipe, get_recipe
 from vhdiffuser.training.loop import Status, train
 from vhdiffuser.training.task import Task
@@ -83,6 +86,12 @@ def train_length(
     def make(device: torch.device) -> Task:
         return LengthTask(episodes, data.spec, chosen.length, data.normalizer(), data.fingerprint(), device)
 
+    if chosen.length.strengthening_from >= chosen.length_loop.updates:
+        warn(
+            f"phase III of the Length Predictor begins at update {chosen.length.strengthening_from:,} at the earliest, "
+            f"and training ends at {chosen.length_loop.updates:,}. Train longer, or fit the phases with "
+            "LengthConfig.scheduled."
+        )
     folder = run_folder(data.spec.name, name or run_name("length", chosen.name))
     path = train(make, chosen.length_loop, folder, on_status or _ignore, _begin_with(data, begin_with), restart)
     if chosen.length.relay_graph is not None and os.environ.get("RANK", "0") == "0":
@@ -114,15 +123,38 @@ def train_dynamics(
     restart: bool = False,
     on_status: OnStatus | None = None,
 ) -> Path:
-    """Train an inverse dynamics model: the action from an observation and the plan ahead. Arguments as above."""
-    data, _, chosen = _resolved(dataset, recipe)
+    """Train an inverse dynamics model: the action from an observation and the plan ahead. Arguments as above.
 
-    def make(device: torch.device) -> Task:
-        normalizer = Normalizer.fit(data.episodes.observations)
-        return DynamicsTask(data.episodes, data.spec, chosen.dynamics, normalizer, data.fingerprint(), device)
+    With `rounds`, each round is a run of its own within the run's folder; the last one's model is the result.
+    """
+    data, environment, chosen = _resolved(dataset, recipe)
+
+    config = chosen.dynamics
+    make_teacher = None if config.teacher_ahead is None else environment.teacher
+    teacher = None if make_teacher is None else make_teacher()
+    normalizer = Normalizer.spread(data.episodes.observations)
+
+    def make(device: torch.device, own: Episodes | None = None) -> Task:
+        return DynamicsTask(
+            data.episodes, data.spec, config, normalizer, data.fingerprint(), device, teacher=teacher, own=own
+        )
 
     folder = run_folder(data.spec.name, name or run_name("dynamics", chosen.name))
-    return train(make, chosen.dynamics_loop, folder, on_status or _ignore, _begin_with(data, begin_with), restart)
+    begin, loop, tell = _begin_with(data, begin_with), chosen.dynamics_loop, on_status or _ignore
+    if not config.rounds:
+        return train(make, loop, folder, tell, begin, restart)
+    result = folder / "model.safetensors"
+    if result.is_file() and not restart:
+        return result
+    path, own = train(make, loop, folder / "round-0", tell, begin, restart), None
+    recorded = data.episodes.split(config.held_out)[0]
+    for number in range(1, config.rounds + 1):
+        visited = own_rollouts(path, environment, recorded, number, config.rollouts)
+        own = visited if own is None else own.joined(visited)
+        path = train(partial(make, own=own), loop, folder / f"round-{number}", tell, path, restart)
+    with atomic_path(result) as temporary:
+        temporary.write_bytes(path.read_bytes())
+    return result
 
 
 def _resolved(dataset: Dataset | str, recipe: Recipe | str) -> tuple[Dataset, Environment, Recipe]:
@@ -144,10 +176,10 @@ def _steps_between(name: str, normalizer: Normalizer, device: torch.device) -> S
         raise VhdError(
             f"selecting crops needs a Length Predictor, and there is none. Run `vhd train length {name}` first."
         )
-    predictor = LengthPredictor.load(path, device)
-    if predictor.normalizer.to_json() != normalizer.to_json():
+    predict, known = steps_between(path, device)
+    if known.to_json() != normalizer.to_json():
         raise VhdError(f"{path} was trained on other data. Run `vhd train length {name} --restart` first.")
-    return predictor.steps_between
+    return predict
 
 
 def _begin_with(data: Dataset, given: Path | str | None) -> Path | None:

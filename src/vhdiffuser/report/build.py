@@ -9,9 +9,13 @@ from pathlib import Path
 from vhdiffuser.errors import DataError
 from vhdiffuser.files import atomic_path
 from vhdiffuser.report import figures
+from vhdiffuser.report.analyses import ANALYSES, FOLDER
 from vhdiffuser.report.paper import ENVIRONMENTS, METHOD_LABELS, PROTOCOL_LABELS
+from vhdiffuser.report.pipeline import pipeline
 from vhdiffuser.report.tables import NOTE, OLD, OLD_NOTE, Table, main_table, peers_table, seeds_table, time_table
+from vhdiffuser.report.tracks import TRACKS, differences_table, track_of
 from vhdiffuser.results.cells import FIRST_TEST_SEED, Cell, published
+from vhdiffuser.results.checks import REPORTED
 from vhdiffuser.results.paired import unpaired
 from vhdiffuser.results.paths import PAIRS, plans_path, rollout_path
 from vhdiffuser.results.rollout_files import load_plans, load_rollout
@@ -29,6 +33,10 @@ TITLES = {
 }
 """Distribution of the instances -> title of its table."""
 
+NO_PAPER = (
+    "No rows: no planner of this recipe has been trained far enough to publish. Train one with `vhd train planner ENV "
+    "--recipe paper` and `vhd train length ENV --recipe paper`, and run `vhd bench ENV --methods vhd-paper`."
+)
 _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 75rem; padding: 0 1rem; }
 .wide { overflow-x: auto; }
@@ -43,22 +51,34 @@ def write_report(folder: Path, out: Path | None = None) -> list[Path]:
     """Read all rows in `folder`; write `report.md`, `report.html` and figures to `out` (default: `folder`).
 
     Main results are the files directly in `folder/<environment>`; files in subfolders (e.g. a sweep of
-    gamma) are used for the sensitivity figure only.
+    gamma) are used for the sensitivity figure only, and those of the analyses in their own sections.
     """
     out = out or folder
-    found = [item for item in read_folder(folder) if item.rows]
+    found = [item for item in read_folder(folder) if item.rows and FOLDER not in item.path.relative_to(folder).parts]
     main = sorted((item for item in found if item.path.parent.parent == folder), key=_order)
     if not main:
         raise DataError(f"{folder}: no results directly in its environments' folders. Run `vhd bench --out {folder}`.")
+    _require_conditions(main)
     cells, left_out = published(main)
     summaries = [cell.summary() for cell in cells]
+    environments = list(dict.fromkeys(cell.key[0] for cell in cells))
     sections: list[tuple[str, str | Table | Path]] = []
-    for distribution, title in TITLES.items():
-        drawn = [cell for cell in cells if cell.key[3] == distribution and cell.key[2] in PROTOCOL_LABELS]
-        if drawn:
-            table, notes = main_table(drawn)
-            said = notes if sections else [NOTE, *notes]  # explain how to read a table once
-            sections += [(title, table), *(("", note) for note in said)]
+    for track, heading in TRACKS.items():
+        for distribution, title in TITLES.items():
+            drawn = [
+                cell
+                for cell in cells
+                if cell.key[3] == distribution and cell.key[2] in PROTOCOL_LABELS and track_of(cell.key[1]) == track
+            ]
+            if drawn:
+                table, notes = main_table(drawn)
+                said = notes if sections else [NOTE, *notes]  # explain how to read a table once
+                sections += [(f"{heading}. {title}", table), *(("", note) for note in said)]
+    if not any(track_of(cell.key[1]) == "paper" for cell in cells):
+        sections.append((TRACKS["paper"], NO_PAPER))
+    differing = differences_table(environments)
+    if differing.rows:
+        sections.append(("What differs between the tracks", differing))
     if (seeds := seeds_table(summaries)) is not None:
         sections.append(("Seeds", seeds))
     sections.append(("How these numbers were made", conditions_table(cells)))
@@ -69,8 +89,15 @@ def write_report(folder: Path, out: Path | None = None) -> list[Path]:
         if any(item.protocol not in PROTOCOL_LABELS and item.streams < STREAMS for item in summaries):
             sections.append(("", OLD_NOTE))
     sections.append(("Time", time_table(summaries)))
-    pictures = []
-    for environment in dict.fromkeys(cell.key[0] for cell in cells):
+    pictures = [pipeline(out / "figures" / "pipeline.png")]
+    sections.append(("The pipeline (Fig. 2)", pictures[0]))
+    for analysis in ANALYSES.values():
+        if (table_file := analysis.table(folder)).rows:
+            sections += [(analysis.title, table_file.table()), ("", analysis.says)]
+            for environment, path in analysis.figures(folder, out / "figures"):
+                sections.append((f"{environment}: {analysis.title.lower()}", path))
+                pictures.append(path)
+    for environment in environments:
         figures_drawn = draw_figures(folder, out / "figures", environment, found, cells)
         sections += figures_drawn
         pictures += [path for _, path in figures_drawn]
@@ -98,6 +125,15 @@ def _order(item: ResultFile) -> tuple[int, int, int, str]:
     )
     first, second, third = (known.index(name) if name in known else len(known) for known, name in places)
     return first, second, third, str(item.path)
+
+
+def _require_conditions(files: Sequence[ResultFile]) -> None:
+    for item in files:
+        if lacks := [key for key in REPORTED if key not in item.config]:
+            raise DataError(
+                f"{item.path}: its first line lacks {', '.join(lacks)}, which a report needs. Delete the file and run "
+                "`vhd bench` again."
+            )
 
 
 def conditions_table(cells: Sequence[Cell]) -> Table:
@@ -159,7 +195,8 @@ def draw_figures(
         path = figures.length_mismatch(load_plans(plans), out / f"{environment}-mismatch.png")
         drawn.append((f"{environment}: length mismatch (Fig. 1)", path))
     if (path_or_none := _case(out, environment, own)) is not None:
-        drawn.append((f"{environment}: four planners under replanning (Fig. 3)", path_or_none))
+        rule = "the farthest of the saved instances"
+        drawn.append((f"{environment}: four planners under replanning, {rule} (Fig. 3)", path_or_none))
 
     horizons = {cell.key[1]: cell.config["horizon"] for cell in own}
     if any(horizons.values()):

@@ -8,10 +8,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from vhdiffuser.arguments import shown
 from vhdiffuser.diffusion.options import PlanningOptions
 from vhdiffuser.envs.datasets import load_dataset
 from vhdiffuser.errors import DataError, VhdError
 from vhdiffuser.files import atomic_path
+from vhdiffuser.reading import read_json
 from vhdiffuser.report.paper import PROTOCOL_LABELS, TABLE_II
 from vhdiffuser.report.tables import Table
 from vhdiffuser.results.cells import read_cell
@@ -29,12 +31,21 @@ _SAID = ("gamma", "smoothing", "stretch", "candidates", "piece")
 def write_card(environment: str, models: Mapping[str, ShippedModel], results: Path, out: Path) -> list[str]:
     """Write `card.json` and `README.md`; returns remarks on what is missing from the card."""
     path = out / "card.json"
-    earlier = json.loads(path.read_text(encoding="utf-8"))["data"] if path.exists() else {}
+    earlier = _earlier_data(path) if path.exists() else {}
     card, remarks = make_card(environment, models, results, earlier)
     for name, text in (("card.json", json.dumps(card, indent=2) + "\n"), (CARD, card_markdown(card))):
         with atomic_path(out / name) as temporary:
             temporary.write_text(text, encoding="utf-8")
     return remarks
+
+
+def _earlier_data(path: Path) -> dict[str, Any]:
+    """What a previous card says about the data."""
+    data = read_json(path, "Delete it: the card is written anew.").get("data")
+    kinds = {"fingerprint": str, "source": str, "details": dict, "transitions": int}
+    if not isinstance(data, dict) or not all(isinstance(data.get(key, kind()), kind) for key, kind in kinds.items()):
+        raise DataError(f"{path}: not a card (its 'data' is {shown(data)}). Delete it: the card is written anew.")
+    return data
 
 
 def make_card(
@@ -93,7 +104,7 @@ def measured(
 
 def _data(environment: str, fingerprint: str, earlier: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """The origin of the training data: the dataset in the cache if it is the same, or an earlier card."""
-    if earlier.get("fingerprint") == fingerprint and earlier["source"] != "unknown":
+    if earlier.get("fingerprint") == fingerprint and earlier.get("source", "unknown") != "unknown":
         return dict(earlier), []
     try:
         dataset = load_dataset(environment)

@@ -61,10 +61,14 @@ class Comparison:
         with atomic_path(self.markdown_path) as temporary:
             temporary.write_text(self.markdown())
 
+    def table(self) -> Table:
+        """The rows as a table."""
+        body = tuple(tuple(column.text(row) for column in self.columns) for row in self.rows)
+        return Table(tuple(column.title for column in self.columns), body)
+
     def markdown(self) -> str:
         """Heading and table."""
-        body = tuple(tuple(column.text(row) for column in self.columns) for row in self.rows)
-        table = Table(tuple(column.title for column in self.columns), body).markdown()
+        table = self.table().markdown()
         return f"{self.heading}\n\n{table}" if self.heading else table
 
     def _key(self, row: dict[str, Any]) -> tuple[Any, ...]:

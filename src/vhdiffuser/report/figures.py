@@ -27,15 +27,15 @@ from vhdiffuser.results.summary import Summary, wilson_interval
 
 
 def length_mismatch(sheet: PlanSheet, path: Path) -> Path:
-    """Fig. 1: plans of one pair at different lengths."""
+    """Fig. 1: plans of one pair at different lengths, by planners of these horizons or by one planner."""
     figure, panels = new_figure(1, len(sheet.plans))
     for axes, places in zip(panels, sheet.plans, strict=True):
         draw_maze(axes, sheet.walls, axis_labels(sheet.environment))
         draw_path(axes, places, marker=".", markersize=2, linewidth=1, label="plan")
         draw_ends(axes, places[0], sheet.goal)
-        axes.set_title(f"L = {len(places)}")
+        axes.set_title(f"{sheet.planner} at L = {len(places)}" if sheet.planner else f"FH-{len(places)}", fontsize=9)
     add_legend(figure, panels)
-    figure.suptitle(f"{sheet.environment}: one pair, three lengths")
+    figure.suptitle(f"{sheet.environment}: one pair, three lengths; {sheet.rule}", fontsize=8)
     return save_figure(figure, path)
 
 
@@ -137,18 +137,15 @@ def geodesic_success(rows: Sequence[Row], protocol: str, path: Path, bins: int =
 
 
 def choose_case(rows: Sequence[Row], methods: Sequence[str], numbers: Sequence[int]) -> int | None:
-    """The saved instance on which VHD succeeds and saves the most steps on average over the others, or None."""
-    steps = {(row.method, row.instance): row for row in rows if row.protocol == "rp"}
-    best: tuple[float, int] | None = None
-    for number in numbers:
-        cells = [steps.get((method, number)) for method in methods]
-        own, *others = cells
-        if own is None or not own.success or own.steps == 0 or not others or any(item is None for item in others):
-            continue
-        saved = float(np.mean([item.steps for item in others if item is not None])) - own.steps
-        if best is None or saved > best[0]:
-            best = (saved, number)
-    return None if best is None else best[1]
+    """Of the saved instances that every method has run, the farthest by geodesic distance (the first of equals).
+
+    Whatever came of it: the pair must not be chosen by the methods' outcomes. Without geodesics, by VHD's L_hat.
+    """
+    found = {(row.method, row.instance): row for row in rows if row.protocol == "rp"}
+    shared = [number for number in numbers if all((method, number) in found for method in methods)]
+    own = [found[methods[0], number] for number in shared]
+    far = [row.predicted_length or 0 if row.geodesic is None else row.geodesic for row in own]
+    return shared[int(np.argmax(far))] if shared else None
 
 
 def _sr_bar(item: Summary) -> tuple[float, float, float]:

@@ -11,18 +11,15 @@ ENVIRONMENTS: dict[str, str] = {
 }
 """Registry name -> the paper's column."""
 
-OURS_ALONE = "vhd-paper"
-"""The method that is not a row of Table II."""
-
 METHOD_LABELS: dict[str, str] = {
     "vhd": "VHD",
     "fh-lp": "FH+LP",
     "fh-h1": "FH-H1",
     "fh-h2": "FH-H2",
     "fh-h3": "FH-H3",
-    OURS_ALONE: "VHD, paper recipe",
 }
-"""Method -> the paper's row; the last is ours alone."""
+METHOD_LABELS |= {f"{method}-paper": f"{label}, recipe paper" for method, label in METHOD_LABELS.items()}
+"""Method -> the paper's row; each of them also with networks of the recipe `paper`."""
 
 PROTOCOL_LABELS: dict[str, str] = {"ss": "SS", "rp": "RP"}
 """Protocol -> the paper's abbreviation."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from vhdiffuser.report.paper import ENVIRONMENTS, METHOD_LABELS, OURS_ALONE, PROTOCOL_LABELS, TABLE_II
+from vhdiffuser.report.paper import ENVIRONMENTS, METHOD_LABELS, PROTOCOL_LABELS, TABLE_II
 from vhdiffuser.results.cells import Cell
 from vhdiffuser.results.paired import LEVEL, best_steps, best_success, unpaired
 from vhdiffuser.results.summary import Summary
@@ -60,12 +60,10 @@ class Marks:
 
 
 def mark_best(cells: Sequence[Cell]) -> Marks:
-    """The best of the paper's methods in cells of one distribution, by paired tests; needs at least two."""
+    """The best methods in cells of one distribution and track, by paired tests; needs at least two."""
     groups: dict[tuple[str, str], dict[str, Cell]] = {}
     for cell in cells:
         environment, method, protocol, _ = cell.key
-        if method == OURS_ALONE:
-            continue
         groups.setdefault((environment, protocol), {})[method] = cell
     groups = {key: group for key, group in groups.items() if len(group) > 1}
     reasons = {key: unpaired(list(group.values())) for key, group in groups.items()}
@@ -81,7 +79,7 @@ def mark_best(cells: Sequence[Cell]) -> Marks:
 def main_table(cells: Sequence[Cell]) -> tuple[Table, list[str]]:
     """Our results and the paper's for the environments, methods and protocols that were run, and notes.
 
-    `cells` are of one distribution.
+    `cells` are of one distribution and one track.
     """
     cells = [cell for cell in cells if cell.key[2] in PROTOCOL_LABELS]
     marks = mark_best(cells)
@@ -113,8 +111,9 @@ def main_table(cells: Sequence[Cell]) -> tuple[Table, list[str]]:
                     rate.append("-")
                     steps.append("-")
                 if beside:
-                    rate.append(f"{TABLE_II[key][0]:.1f}" if key in TABLE_II else "-")
-                    steps.append(f"{TABLE_II[key][1]:.2f}" if key in TABLE_II else "-")
+                    theirs = TABLE_II.get((name, method.removesuffix("-paper"), protocol))
+                    rate.append("-" if theirs is None else f"{theirs[0]:.1f}")
+                    steps.append("-" if theirs is None else f"{theirs[1]:.2f}")
             rows += [tuple(rate), tuple(steps)]
     return Table(tuple(head), tuple(rows)), _notes(ours.values(), marks)
 

@@ -13,9 +13,41 @@ SHARED = ("environment", "method", "protocol", "seed")
 """Fields that every row shares with the file's configuration."""
 _COUNTS = {"instance": 0, "steps": 0, "replans": 0, "planned_length": 2, "predicted_length": 1, "task": 1}
 """Integer fields and their minimum values."""
-_AMOUNTS = ("final_distance", "planning_seconds", "control_seconds", "geodesic")
+_AMOUNTS = ("final_distance", "planning_seconds", "control_seconds", "geodesic", "path")
 """Fields with finite, non-negative numbers."""
-_OPTIONAL = ("predicted_length", "task", "geodesic", "score")
+_OPTIONAL = ("predicted_length", "task", "geodesic", "path", "score")
+
+
+_OBJECTS = ("instances", "rule", "models", "controller")
+_WHOLE = ("streams", "sampler_steps", "candidates", "piece")
+_LISTS = ("scale", "goal_dims", "state_names", "walls")
+"""What a configuration may hold, by kind; everything is optional but `SHARED`."""
+REPORTED = (*_OBJECTS, *_LISTS, "epsilon", "horizon", "sampler", "sampler_steps", "candidates", "gamma")
+"""What a report needs of a configuration."""
+
+
+def config_fault(config: Mapping[str, Any]) -> str | None:
+    """What is wrong with a file's configuration, or None."""
+    if lacks := [key for key in SHARED if key not in config]:
+        return f"its first line lacks {', '.join(lacks)}"
+    checks = {key: isinstance(config[key], str) and bool(config[key]) for key in SHARED if key != "seed"}
+    checks["seed"] = _is_count(config["seed"]) and config["seed"] >= 0
+    checks |= {key: isinstance(config.get(key, {}), dict) for key in _OBJECTS}
+    checks |= {key: _is_count(config.get(key, 0)) for key in _WHOLE}
+    checks |= {key: isinstance(config.get(key, []), list) for key in _LISTS}
+    checks |= {key: _is_number(config.get(key, 1)) for key in ("epsilon", "gamma")}
+    checks["sampler"] = isinstance(config.get("sampler", ""), str)
+    checks["horizon"] = config.get("horizon") is None or _is_count(config["horizon"])
+    if all(checks.values()):
+        walls, instances = config.get("walls", []), config.get("instances", {})
+        checks["scale"] = all(map(_is_number, config.get("scale", [])))
+        checks["goal_dims"] = all(_is_count(dim) and 0 <= dim < 1000 for dim in config.get("goal_dims", []))
+        checks["state_names"] = all(isinstance(name, str) for name in config.get("state_names", []))
+        checks["walls"] = all(isinstance(w, list) and len(w) == 4 and all(map(_is_number, w)) for w in walls)
+        checks["instances"] = all(isinstance(value, str) for value in instances.values())
+        checks["rule"] = "rule" not in config or {"threshold", "check_every", "budget"} <= set(config["rule"])
+    wrong = [key for key, fine in checks.items() if not fine]
+    return f"its first line has an impossible `{wrong[0]}`: {str(config.get(wrong[0]))[:60]}" if wrong else None
 
 
 def row_fault(row: Row, config: Mapping[str, Any]) -> str | None:

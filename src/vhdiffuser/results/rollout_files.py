@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,10 @@ import numpy.typing as npt
 
 from vhdiffuser.errors import DataError
 from vhdiffuser.files import atomic_path
+from vhdiffuser.reading import NUMBERS, TEXT, read_npz, reading
 from vhdiffuser.types import FloatArray, Instance
+
+_MEND = "Delete it and run `vhd bench` again."
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,10 @@ class PlanSheet:
     """(L, goal_dim) positions of each plan."""
     walls: FloatArray
     """(n, 4) boxes x_low, x_high, y_low, y_high; empty without walls."""
+    planner: str = "VHD"
+    """The planner of all plans; empty if each is by a planner of that fixed horizon."""
+    rule: str = ""
+    """How the pair was chosen."""
 
 
 def save_rollout(path: Path, kept: KeptRollout) -> None:
@@ -65,34 +71,42 @@ def save_rollout(path: Path, kept: KeptRollout) -> None:
 
 def load_rollout(path: Path) -> KeptRollout:
     """Read one rollout."""
-    arrays = _load(path, ("number", "start", "goal", "seed", "success", "states", "actions", "plan_steps"))
-    plans = tuple((int(step), arrays[f"plan{order}"]) for order, step in enumerate(arrays["plan_steps"]))
-    return KeptRollout(
-        number=int(arrays["number"]),
-        instance=Instance(arrays["start"], arrays["goal"], int(arrays["seed"])),
-        success=bool(arrays["success"]),
-        states=arrays["states"],
-        actions=arrays["actions"],
-        plans=plans,
-    )
+    names = ("number", "start", "goal", "seed", "success", "states", "actions", "plan_steps")
+    arrays = read_npz(path, names, None, mend=_MEND)
+    sizes = {"number": 0, "start": 1, "goal": 1, "seed": 0, "success": 0, "states": 2, "actions": 2, "plan_steps": 1}
+    _check(path, arrays, sizes)
+    with reading(path, "a rollout", _MEND):
+        return KeptRollout(
+            number=int(arrays["number"]),
+            instance=Instance(arrays["start"], arrays["goal"], int(arrays["seed"])),
+            success=bool(arrays["success"]),
+            states=arrays["states"],
+            actions=arrays["actions"],
+            plans=tuple((int(step), arrays[f"plan{order}"]) for order, step in enumerate(arrays["plan_steps"])),
+        )
 
 
 def save_plans(path: Path, sheet: PlanSheet) -> None:
     """Write the plans of one pair."""
     plans = {f"plan{order}": places for order, places in enumerate(sheet.plans)}
-    _save(path, {"environment": np.array(sheet.environment), "goal": sheet.goal, "walls": sheet.walls, **plans})
+    texts = {name: np.array(getattr(sheet, name)) for name in ("environment", "planner", "rule")}
+    _save(path, {**texts, "goal": sheet.goal, "walls": sheet.walls, **plans})
 
 
 def load_plans(path: Path) -> PlanSheet:
     """Read the plans of one pair."""
-    arrays = _load(path, ("environment", "goal", "walls"))
-    count = sum(name.startswith("plan") for name in arrays)
-    return PlanSheet(
-        environment=str(arrays["environment"]),
-        goal=arrays["goal"],
-        plans=tuple(arrays[f"plan{order}"] for order in range(count)),
-        walls=arrays["walls"],
-    )
+    arrays = read_npz(path, ("environment", "goal", "walls"), None, NUMBERS + TEXT, _MEND)
+    text = ("environment", "planner", "rule")
+    _check(path, arrays, {"goal": 1, "walls": 2, **dict.fromkeys(text, 0)}, text)
+    count = sum(name.removeprefix("plan").isdigit() for name in arrays)
+    with reading(path, "a sheet of plans", _MEND):
+        return PlanSheet(
+            environment=str(arrays["environment"]),
+            goal=arrays["goal"],
+            plans=tuple(arrays[f"plan{order}"] for order in range(count)),
+            walls=arrays["walls"],
+            **{name: str(arrays[name]) for name in ("planner", "rule") if name in arrays},  # not in files of 0.2
+        )
 
 
 def _save(path: Path, arrays: dict[str, npt.NDArray[Any]]) -> None:
@@ -100,14 +114,11 @@ def _save(path: Path, arrays: dict[str, npt.NDArray[Any]]) -> None:
         np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
 
 
-def _load(path: Path, needed: tuple[str, ...]) -> dict[str, npt.NDArray[Any]]:
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
-        raise DataError(
-            f"{path}: damaged or not an npz file ({error}). Delete it and run `vhd bench` again."
-        ) from error
-    if missing := [name for name in needed if name not in arrays]:
-        raise DataError(f"{path}: lacks {', '.join(missing)}; not written by vhdiffuser.")
-    return arrays
+def _check(path: Path, arrays: dict[str, npt.NDArray[Any]], sizes: dict[str, int], text: tuple[str, ...] = ()) -> None:
+    """Numbers of dimensions, types, and finite numbers; plans have two dimensions."""
+    for name, array in arrays.items():
+        dims = sizes.get(name, 2 if name.startswith("plan") else array.ndim)
+        if array.ndim != dims or (array.dtype.kind == TEXT) != (name in text):
+            raise DataError(f"{path}: '{name}' has {array.dtype} of shape {array.shape}. {_MEND}")
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise DataError(f"{path}: '{name}' holds NaN or infinity. {_MEND}")

@@ -16,8 +16,10 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from vhdiffuser.errors import DataError
-from vhdiffuser.files import regular_target
-from vhdiffuser.results.checks import SHARED, row_fault
+from vhdiffuser.files import make_folder, regular_target, writing
+from vhdiffuser.locks import try_lock
+from vhdiffuser.reading import parse_json, reading
+from vhdiffuser.results.checks import config_fault, row_fault
 from vhdiffuser.results.configs import differences
 from vhdiffuser.results.paths import PAIRS
 
@@ -64,6 +66,8 @@ class Row:
     """This instance's share of the time in controller and simulators, in seconds."""
     geodesic: float | None = None
     """True shortest distance between start and goal in the environment's units, if known."""
+    path: float | None = None
+    """Length of the executed path in the environment's units; None in rows of version 0.2."""
     score: float | None = None
     """Another benchmark's score of this episode."""
     task: int | None = None
@@ -104,19 +108,17 @@ def streams_of(config: Mapping[str, Any]) -> int:
 
 def read_results(path: Path) -> ResultFile:
     """Read one file and validate every row; an incomplete last line is ignored."""
-    try:
+    with reading(path, "a results file", "Delete it and run `vhd bench` again."):
         text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: not a readable results file ({error}).") from error
     lines = text.split("\n")[:-1]  # what follows the last line break is incomplete
     if not lines:
         raise DataError(f"{path}: an empty results file. Delete it and run `vhd bench` again.")
     header = _parse(path, 1, lines[0])
-    if header.get("format") != FORMAT or "config" not in header:
+    if header.get("format") != FORMAT or not isinstance(header.get("config"), dict):
         raise DataError(f"{path}: not a results file of this version (no format {FORMAT} header in its first line).")
     config = header["config"]
-    if lacks := [key for key in SHARED if key not in config]:
-        raise DataError(f"{path}: its first line lacks {', '.join(lacks)}. Delete the file and run `vhd bench` again.")
+    if fault := config_fault(config):
+        raise DataError(f"{path}: {fault}. Delete the file and run `vhd bench` again.")
     known = {field.name for field in fields(Row)}
     rows: list[Row] = []
     seen: dict[int, int] = {}
@@ -139,13 +141,7 @@ def read_results(path: Path) -> ResultFile:
 
 
 def _parse(path: Path, number: int, line: str) -> dict[str, Any]:
-    try:
-        value = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise DataError(f"{path}, line {number}: damaged ({error}). {_MEND}") from error
-    if not isinstance(value, dict):
-        raise DataError(f"{path}, line {number}: damaged (not an object). {_MEND}")
-    return value
+    return parse_json(path, line, _MEND, f", line {number}")
 
 
 def read_folder(folder: Path) -> list[ResultFile]:
@@ -174,27 +170,21 @@ class RowWriter:
 
 
 def _write_line(path: Path, file: TextIO, value: dict[str, Any]) -> None:
-    try:
+    with writing(path, "Rows before it are kept: run the same command to continue."):
         file.write(json.dumps(value) + "\n")
         file.flush()
-    except OSError as error:
-        raise DataError(
-            f"{path}: a row could not be written ({error}). Rows before it are kept; "
-            "make room on the disk and run the same command to continue."
-        ) from error
 
 
 @contextmanager
 def open_results(path: Path, config: dict[str, Any]) -> Iterator[RowWriter]:
     """Start or continue a file under `config`; a file with another configuration is refused."""
     config = json.loads(json.dumps(config))  # as it will be read back: tuples are lists
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
+    with writing(path):
         file = open(regular_target(path), "a+", encoding="utf-8", newline="\n")  # noqa: SIM115 - closed below
-    except OSError as error:
-        raise DataError(f"{path}: cannot be written ({error}).") from error
     try:
-        _lock(path, file)
+        if not try_lock(file.fileno()):
+            raise DataError(f"{path}: another run is writing to it. Wait for it, or choose another folder.")
         present = _continue(path, file, config)
         yield RowWriter(path, file, config, present)
     finally:
@@ -225,17 +215,3 @@ def _continue(path: Path, file: TextIO, config: dict[str, Any]) -> dict[int, Row
             "Nothing was mixed: write to another folder, or delete the file to start again."
         )
     return {row.instance: row for row in found.rows}
-
-
-def _lock(path: Path, file: TextIO) -> None:
-    """Allow one writer at a time, if the system can lock files."""
-    try:
-        import fcntl
-    except ImportError:
-        return
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise DataError(f"{path}: another run is writing to it. Wait for it, or choose another folder.") from None
-    except OSError:
-        return  # some network file systems cannot lock

@@ -48,6 +48,8 @@ class Summary:
     """Seconds spent in controllers and simulators."""
     average_replans: float
     """Mean number of plans after the first."""
+    spl: float | None = None
+    """SPL: success weighted by path length (Anderson et al. 2018), if the shortest and the executed paths are known."""
     average_score: float | None = None
     """Mean of another benchmark's score, under its protocol."""
 
@@ -76,6 +78,20 @@ def bootstrap_interval(values: Sequence[float], resamples: int = _RESAMPLES) -> 
     return float(low), float(high)
 
 
+def success_by_path_length(rows: Sequence[Row]) -> float | None:
+    """SPL: the mean over instances of success * shortest / max(executed, shortest) path; None if a path is unknown.
+
+    An instance that starts in the goal region has no path to compare: it counts as its success.
+    """
+    shares = []
+    for row in rows:
+        if row.geodesic is None or row.path is None:
+            return None
+        longer = max(row.path, row.geodesic)
+        shares.append(row.success * (row.geodesic / longer if longer > 0 else 1.0))
+    return float(np.mean(shares)) if shares else None
+
+
 def summarize_cell(rows: Sequence[Row], config: Mapping[str, Any]) -> Summary:
     """Summarise rows of one environment, method, protocol and distribution, of one or more seeds."""
     first, n = rows[0], len(rows)
@@ -99,5 +115,6 @@ def summarize_cell(rows: Sequence[Row], config: Mapping[str, Any]) -> Summary:
         planning_seconds=float(sum(row.planning_seconds for row in rows)),
         simulation_seconds=float(sum(row.control_seconds for row in rows)),
         average_replans=float(np.mean([row.replans for row in rows])),
+        spl=success_by_path_length(rows),
         average_score=float(np.mean(scores)) if scores else None,
     )

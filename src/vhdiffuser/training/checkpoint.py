@@ -1,8 +1,14 @@
-"""Checkpoints of a running training: one safetensors file with a JSON header, written atomically."""
+"""Checkpoints of a running training: safetensors files with a JSON header, written atomically.
+
+A run keeps its last two. If the last one is damaged, training goes on from the one before, and says so.
+"""
 
 from __future__ import annotations
 
 import json
+import os
+import shutil
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -10,12 +16,19 @@ from typing import Any
 import torch
 from torch import nn
 
-from vhdiffuser.errors import DataError
+from vhdiffuser.arguments import shown
+from vhdiffuser.errors import DataError, warn
+from vhdiffuser.files import atomic_path
+from vhdiffuser.torch_network import arrays, state_dict
 from vhdiffuser.training.config import LoopConfig
 from vhdiffuser.training.task import Task
-from vhdiffuser.weights.format import FORMAT, read_tensors, renamed, save_tensors
+from vhdiffuser.weights.format import FORMAT, Tensors, read_tensors, renamed, save_tensors
 
-NAME = "checkpoint.safetensors"
+NAME, BEFORE = "checkpoint.safetensors", "checkpoint-before.safetensors"
+"""The last checkpoint, and the one before it."""
+_SLOTS = ({"step", "exp_avg", "exp_avg_sq"}, {"momentum"}, {"step", "mean", "square"})
+"""What AdamW and Muon keep of a parameter."""
+_START_OVER = "Delete it, or pass --restart, to train from the beginning."
 # These may change when a run is resumed; everything else must be the same.
 FREE = (
     "updates",
@@ -27,6 +40,7 @@ FREE = (
     "threads",
     "checkpoint_minutes",
     "log_every",
+    "snapshot_every",
 )
 
 
@@ -39,8 +53,12 @@ def save_checkpoint(
     optimizer: dict[str, Any],
     update: int,
     seconds: float,
+    mini_batches: int,
 ) -> None:
-    """Write the weights, their EMA, the optimiser's moments, and a header that identifies the run."""
+    """Write the weights, their EMA, the optimiser's moments, and a header that identifies the run.
+
+    `mini_batches` are those of one update, which any number of processes may share when the run is resumed.
+    """
     tensors = {f"network.{key}": value for key, value in network.state_dict().items()}
     tensors |= {f"ema.{key}": value for key, value in ema.state_dict().items()}
     for index, slots in optimizer["state"].items():
@@ -51,23 +69,32 @@ def save_checkpoint(
         "task": task.state(),
         "update": update,
         "seconds": seconds,
+        "mini_batches": mini_batches,
     }
-    save_tensors(folder / NAME, tensors, header)
+    _keep_before(folder)
+    save_tensors(folder / NAME, arrays(tensors), header)
+
+
+def _keep_before(folder: Path) -> None:
+    """Make the last checkpoint the one before; there is always a last one, even if we are killed here."""
+    last, before = folder / NAME, folder / BEFORE
+    if not last.exists():
+        return
+    with atomic_path(before) as temporary:
+        temporary.unlink()
+        try:
+            os.link(last, temporary)
+        except OSError:  # a file system without hard links
+            shutil.copyfile(last, temporary)
 
 
 def load_checkpoint(
     folder: Path, task: Task, config: LoopConfig, network: nn.Module, ema: nn.Module, optimizer: torch.optim.Optimizer
-) -> tuple[int, float]:
-    """Restore the folder's checkpoint, if any; returns (updates made, seconds trained)."""
-    path = folder / NAME
-    if not path.exists():
-        return 0, 0.0
-    try:
-        tensors, header = read_tensors(path)
-    except DataError as error:
-        raise DataError(f"{error} Delete it, or pass --restart, to train from the beginning.") from error
-    if header["format"] not in (1, FORMAT) or "identity" not in header:
-        raise DataError(f"{path}: not a checkpoint of this version. Delete it, or pass --restart, to start over.")
+) -> tuple[int, float, int | None]:
+    """Restore the folder's checkpoint, if any; returns (updates made, seconds trained, mini-batches of an update)."""
+    path, (content, header) = folder / NAME, _read(folder)
+    if not header:
+        return 0, 0.0, None
     ours, theirs = _identity(task, config), header["identity"]
     theirs["config"] = renamed(theirs.get("model", {}).get("kind", ""), theirs.get("config", {}))
     if theirs["config"].get("evening"):  # 0 is today's behaviour
@@ -79,30 +106,86 @@ def load_checkpoint(
         f"{part}.{key} was {json.dumps(theirs.get(part, {}).get(key))}, now {json.dumps(value)}"
         for part, values in ours.items()
         for key, value in values.items()
-        if theirs.get(part, {}).get(key) != value
+        # A setting that is newer than the checkpoint was off (None or False).
+        if theirs.get(part, {}).get(key) != value and (value or key in theirs.get(part, {}))
     ]
     if differing:
         raise DataError(
             f"{path} belongs to another run: {'; '.join(differing)}. "
             "Give the same options to go on, another --name, or --restart to train from the beginning."
         )
-    network.load_state_dict(_part(tensors, "network."))
-    ema.load_state_dict(_part(tensors, "ema."))
-    slots: dict[int, dict[str, torch.Tensor]] = {}
-    for key, value in _part(tensors, "optimizer.").items():
-        index, slot = key.split(".")
-        slots.setdefault(int(index), {})[slot] = value
-    optimizer.load_state_dict({**optimizer.state_dict(), "state": slots})
-    task.load_state(header["task"])
-    return header["update"], header["seconds"]
+    try:
+        tensors = state_dict(content)
+        network.load_state_dict(_part(tensors, "network."))
+        ema.load_state_dict(_part(tensors, "ema."))
+        slots: dict[int, dict[str, torch.Tensor]] = {}
+        for key, value in _part(tensors, "optimizer.").items():
+            index, slot = key.split(".")
+            slots.setdefault(int(index), {})[slot] = value
+        _check_slots(optimizer, slots)
+        optimizer.load_state_dict({**optimizer.state_dict(), "state": slots})
+        task.load_state(header["task"])
+        return header["update"], float(header["seconds"]), header.get("mini_batches")
+    except (RuntimeError, ValueError, KeyError, TypeError, AttributeError) as error:
+        reason = str(error).partition("\n")[0]
+        raise DataError(f"{path}: does not fit the network in training ({reason}). {_START_OVER}") from error
+
+
+def _check_slots(optimizer: torch.optim.Optimizer, slots: dict[int, dict[str, torch.Tensor]]) -> None:
+    """The optimiser itself takes moments of any number and shape, and fails when it uses them."""
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    for index, values in slots.items():
+        if set(values) not in _SLOTS:
+            raise ValueError(f"the optimiser has {', '.join(values)} of parameter {index}")
+        for slot, value in values.items():
+            if value.dim() and value.shape != parameters[index].shape:
+                raise ValueError(f"the optimiser's {slot} of parameter {index} has shape {tuple(value.shape)}")
+
+
+def _read(folder: Path) -> tuple[Tensors, dict[str, Any]]:
+    """The last checkpoint; if it is damaged, the one before; nothing without any."""
+    last, before = folder / NAME, folder / BEFORE
+    if not last.exists() and not before.exists():
+        return {}, {}
+    try:
+        return _checked(last)
+    except DataError as error:
+        if not before.exists():
+            raise DataError(f"{error} {_START_OVER}") from error
+        try:
+            found = _checked(before)
+        except DataError:
+            raise DataError(f"{error} The one before it, {before.name}, is damaged too. {_START_OVER}") from error
+        warn(f"{error} Training goes on from the checkpoint before it, of update {found[1]['update']}.")
+        with suppress(OSError), atomic_path(last) as temporary:
+            shutil.copyfile(before, temporary)  # the damaged one must not become the one before
+        return found
+
+
+def _checked(path: Path) -> tuple[Tensors, dict[str, Any]]:
+    if not path.exists():
+        raise DataError(f"{path}: missing.")
+    tensors, header = read_tensors(path)
+    if header.get("format") not in (1, FORMAT):
+        raise DataError(f"{path}: not a checkpoint of this version.")
+    kinds = {"identity": dict, "task": dict, "update": int, "seconds": int | float}
+    for key, kind in kinds.items():
+        if not isinstance(header.get(key), kind):
+            raise DataError(f"{path}: not a checkpoint (its header's '{key}' is {shown(header.get(key))}).")
+    mini_batches = header.get("mini_batches", 1)  # the first releases did not say
+    if not isinstance(mini_batches, int) or mini_batches < 1:
+        raise DataError(f"{path}: not a checkpoint (its header's 'mini_batches' is {shown(mini_batches)}).")
+    return tensors, header
 
 
 def saved_update(folder: Path) -> int | None:
-    """Updates of the folder's checkpoint, or None without a valid one."""
-    try:
-        return read_tensors(folder / NAME)[1]["update"]
-    except (DataError, KeyError):
-        return None
+    """Updates of the folder's last valid checkpoint, or None without one."""
+    for name in (NAME, BEFORE):
+        try:
+            return int(_checked(folder / name)[1]["update"])
+        except DataError:
+            continue
+    return None
 
 
 def _part(tensors: dict[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:

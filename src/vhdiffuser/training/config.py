@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from vhdiffuser.arguments import check_fields
 from vhdiffuser.errors import UnknownNameError, VhdError
 
 Precision = Literal["auto", "fp32", "bf16"]
@@ -51,6 +52,9 @@ class LoopConfig:
     """Minutes between two checkpoints."""
     log_every: int = 50
     """Updates between two lines of the log."""
+    snapshot_every: int | None = None
+    """Updates between two snapshots of the EMA weights, kept as model files in the run's folder `snapshots`, for
+    learning curves; none: no snapshots."""
 
     def __post_init__(self) -> None:
         for name, value, known in (
@@ -58,10 +62,8 @@ class LoopConfig:
             ("precision", self.precision, list(get_args(Precision))),
         ):
             if value not in known:
-                raise UnknownNameError(name, value, known)
-        for name in ("updates", "warmup", "accumulate", "ema_every", "ema_from", "log_every", "seed"):
-            if not isinstance(getattr(self, name), int):
-                raise VhdError(f"{name} must be a whole number, got {getattr(self, name)!r}.")
+                raise UnknownNameError(name, str(value), known)
+        check_fields(self)
         limits = {
             "updates": (1, math.inf),
             "learning_rate": (0, math.inf),
@@ -81,6 +83,8 @@ class LoopConfig:
             if not (math.isfinite(value) and low <= value <= high):
                 allowed = f"{low} or more" if high == math.inf else f"{low} to {high}"
                 raise VhdError(f"{name} must be a number of {allowed}, got {value}.")
-        for name in ("clip", "minutes", "threads"):
+        for name in ("clip", "minutes", "threads", "snapshot_every"):
             if (value := getattr(self, name)) is not None and not 0 < value < math.inf:
                 raise VhdError(f"{name} must be above 0, or none, got {value}.")
+        if self.threads is not None and self.threads > 1024:
+            raise VhdError(f"threads must be at most 1,024, got {self.threads}.")

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
+from vhdiffuser.envs.environment import Environment
 from vhdiffuser.errors import DataError, UnknownNameError
-from vhdiffuser.files import atomic_path, sha256
+from vhdiffuser.files import atomic_path, scratch_folder, sha256
+from vhdiffuser.locks import exclusive
 from vhdiffuser.types import EnvSpec
 from vhdiffuser.weights.folder import write_folder
 from vhdiffuser.weights.format import (
     FORMAT,
     ModelHeader,
+    Tensors,
     half_precision,
     load_model,
     read_tensors,
+    save_model,
     save_tensors,
 )
-from vhdiffuser.weights.places import file_name, run_folder, trained_models
-
-if TYPE_CHECKING:
-    import torch
+from vhdiffuser.weights.places import Source, file_name, find_model, run_folder, run_name, trained_models
 
 LIMIT = 10_000_000
 """Maximum total bytes of the models of one environment."""
@@ -52,12 +52,10 @@ def ship(environment: str, runs: dict[str, str], out: Path, gamma: float | None 
     """
     loaded = {kind: _load(environment, kind, run, gamma) for kind, run in runs.items()}
     shipped: dict[str, ShippedModel] = {}
-    with tempfile.TemporaryDirectory() as folder:
-        write_folder(
-            Path(folder), {kind: (half_precision(tensors), header) for kind, (tensors, header) in loaded.items()}
-        )
+    with scratch_folder() as folder:
+        write_folder(folder, {kind: (half_precision(tensors), header) for kind, (tensors, header) in loaded.items()})
         for kind, (tensors, header) in loaded.items():
-            shipped[kind] = _shipped(Path(folder) / f"{kind}.safetensors", kind, tensors, header)
+            shipped[kind] = _shipped(folder / f"{kind}.safetensors", kind, tensors, header)
         total = sum(model.bytes for model in shipped.values())
         if total > LIMIT:
             sizes = ", ".join(f"{kind} {model.bytes / 1e6:.1f} MB" for kind, model in shipped.items())
@@ -65,9 +63,10 @@ def ship(environment: str, runs: dict[str, str], out: Path, gamma: float | None 
                 f"{environment}: {total / 1e6:.1f} MB in total ({sizes}), but at most {LIMIT / 1e6:.0f} MB may ship. "
                 "Train narrower networks (--dim, --dim-mults)."
             )
-        for draft in Path(folder).iterdir():
-            with atomic_path(out / draft.name) as temporary:
-                temporary.write_bytes(draft.read_bytes())
+        with exclusive(out, "exporting to it"):
+            for draft in folder.iterdir():
+                with atomic_path(out / draft.name) as temporary:
+                    temporary.write_bytes(draft.read_bytes())
     return shipped
 
 
@@ -77,8 +76,8 @@ def read_shipped(folder: Path) -> dict[str, ShippedModel]:
     return {kind: _shipped(path, kind, *load_model(path, kind)) for kind, path in paths.items() if path.is_file()}
 
 
-def _shipped(path: Path, kind: str, tensors: dict[str, torch.Tensor], header: ModelHeader) -> ShippedModel:
-    count = sum(value.numel() for value in tensors.values())
+def _shipped(path: Path, kind: str, tensors: Tensors, header: ModelHeader) -> ShippedModel:
+    count = sum(value.size for value in tensors.values())
     return ShippedModel(kind, header, count, path.stat().st_size, sha256(path))
 
 
@@ -101,7 +100,48 @@ def archive(environment: str, names: Sequence[str], out: Path) -> dict[str, Path
     return written
 
 
-def _load(environment: str, kind: str, run: str, gamma: float | None) -> tuple[dict[str, torch.Tensor], ModelHeader]:
+def adopt(environment: Environment, other: str, kinds: Sequence[str], source: Source = "auto") -> dict[str, Path]:
+    """Give an environment the models of another one whose robot is the same; they become its runs.
+
+    An inverse dynamics model never sees absolute places, nor does a planner with a `frame`. The environment's Length
+    Predictor must be trained: its data's limits are those in which the benchmark measures distances.
+    """
+    written = {}
+    for kind in kinds:
+        path = find_model(other, kind, source)
+        tensors, header = load_model(path, kind)
+        spec = EnvSpec.from_json(header.spec)
+        for name in ("observation_dim", "action_dim", "state_names", "goal_dims", "velocity_dims", "control_dt"):
+            if getattr(spec, name) != getattr(environment.spec, name):
+                raise DataError(
+                    f"{environment.name} cannot use the {kind} of {other}: its `{name}` is "
+                    f"{getattr(environment.spec, name)}, not {getattr(spec, name)}."
+                )
+        header = replace(header, spec=environment.spec.to_json(), notes={**header.notes, "adopted_from": other})
+        if kind == "planner":
+            if header.config.get("frame") is None:
+                raise DataError(
+                    f"{path}: knows the places of {other} alone. Train one that does not: `vhd train planner {other} "
+                    "--frame WIDTH`."
+                )
+            own = load_model(find_model(environment.name, "length", source), "length")[1].normalizer
+            header = replace(header, normalizer=_with_places(header.normalizer, own, spec.goal_dims))
+        run = run_folder(environment.name, run_name(kind))
+        run.mkdir(parents=True, exist_ok=True)
+        written[kind] = run / "model.safetensors"
+        save_model(written[kind], tensors, header)
+    return written
+
+
+def _with_places(normalizer: dict[str, Any], own: dict[str, Any], goal_dims: tuple[int, ...]) -> dict[str, Any]:
+    """A normaliser whose goal dimensions are another one's."""
+    return {
+        limit: [own[limit][dim] if dim in goal_dims else value for dim, value in enumerate(values)]
+        for limit, values in normalizer.items()
+    }
+
+
+def _load(environment: str, kind: str, run: str, gamma: float | None) -> tuple[Tensors, ModelHeader]:
     """A run's model, checked to be fit to ship."""
     from vhdiffuser.diffusion.config import PlannerConfig
     from vhdiffuser.diffusion.options import PlanningOptions

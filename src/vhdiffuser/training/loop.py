@@ -1,17 +1,18 @@
 """One training loop for every network: planner, Length Predictor, inverse dynamics.
 
-Randomness depends only on (seed, process, update): each update has a freshly seeded generator, so a run
-that was killed and resumed makes the same updates as an uninterrupted one, on any number of processes.
+Randomness depends only on (seed, mini-batch, update): each mini-batch of an update has a freshly seeded generator, so a
+run that was killed and resumed makes the same updates as an uninterrupted one, and n processes that share an update's
+mini-batches make the same updates as one process that makes them all.
 """
 
 from __future__ import annotations
 
 import json
 import math
-import signal
+import os
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,10 @@ from torch import nn
 from vhdiffuser.devices import pick_device
 from vhdiffuser.errors import DataError, Interrupted, VhdError
 from vhdiffuser.files import sha256
+from vhdiffuser.locks import exclusive
+from vhdiffuser.signals import noted_signals
 from vhdiffuser.threads import torch_threads
+from vhdiffuser.torch_network import arrays, state_dict
 from vhdiffuser.training.checkpoint import load_checkpoint, save_checkpoint, saved_update
 from vhdiffuser.training.config import LoopConfig
 from vhdiffuser.training.log import TrainingLog
@@ -32,6 +36,13 @@ from vhdiffuser.training.precision import InPrecision, pick_precision
 from vhdiffuser.training.processes import Processes
 from vhdiffuser.training.task import Task
 from vhdiffuser.weights.format import ModelHeader, load_model, not_finite, save_model
+
+_EXPLODED = 1e4
+"""A loss of this many times a session's first one has exploded."""
+_SMALL = 0.01
+"""First losses below this count as this: a network that begins perfect may become worse."""
+SNAPSHOTS = "snapshots"
+"""Folder of a run's snapshots, beside its checkpoint."""
 
 
 @dataclass(frozen=True)
@@ -57,12 +68,15 @@ def train(
     """Train in `folder`, resuming from its checkpoint if there is one; returns the path of the model file.
 
     A fresh run starts from random weights, or from those of the model file `begin_with` (fine-tuning). `restart` starts
-    the run in `folder` over; the old files are kept until the new run has its first checkpoint. Ctrl-C and SIGTERM
-    raise `Interrupted` once the checkpoint is written. The files of a finished run are left unchanged.
+    the run in `folder` over; the old files are kept until the new run has its first checkpoint. Ctrl-C, SIGTERM and
+    SIGHUP raise `Interrupted` once the checkpoint is written, a second one at once. The files of a finished run are
+    left unchanged. Another process that trains in `folder` at the same time is refused.
     """
-    with torch_threads(config.threads):
+    # Of several processes the first writes, and it alone takes the lock.
+    alone = exclusive(folder, "training in it") if os.environ.get("RANK", "0") == "0" else nullcontext()
+    with alone, torch_threads(config.threads):
         run = _Run(make_task, config, folder, report, begin_with, restart)
-        with _stop_signals() as stop:
+        with noted_signals() as stop:
             while run.update < config.updates:
                 progress = run.progress(stop)
                 if progress >= 1:
@@ -100,15 +114,23 @@ class _Run:
         self.ema.requires_grad_(False)
         self.optimizer = make_optimizer(config, self.network)
         self.first, self.seconds_before = 0, 0.0
+        self.mini_batches = config.accumulate * self.processes.count
         if not restart:
-            self.first, self.seconds_before = load_checkpoint(
+            self.first, self.seconds_before, made = load_checkpoint(
                 folder, self.task, config, self.network, self.ema, self.optimizer
             )
-        self.called = self.processes.wrap(InPrecision(self.network, precision, device))
+            self.mini_batches = made or self.mini_batches
+        if self.processes.count > self.mini_batches:
+            raise VhdError(
+                f"an update of the run in {folder} has {self.mini_batches} mini-batches, which {self.processes.count} "
+                f"processes cannot share. Start at most {self.mini_batches}, or --restart with more."
+            )
+        self.called = InPrecision(self.network, precision, device)
         self.called_ema = InPrecision(self.ema, precision, device)
         self.generator = torch.Generator(device)
         self.log = TrainingLog(folder, self.first, restart) if self.processes.first else None
         self.update, self.loss = self.first, torch.tensor(float("nan"))
+        self.usual_loss: float | None = None
         self.began = self.last_checkpoint = time.monotonic()
         self.network.train()
 
@@ -142,13 +164,20 @@ class _Run:
         rate = learning_rate(config, self.update, progress)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        self.generator.manual_seed(_update_seed(config.seed, self.processes.index, self.update))
         self.optimizer.zero_grad(set_to_none=True)
+        means: dict[str, torch.Tensor] = {}
         self.loss = torch.zeros((), device=self.processes.device)
-        for _ in range(config.accumulate):
+        for number in self.processes.share(self.mini_batches):
+            self.generator.manual_seed(_update_seed(config.seed, number, self.update))
             loss, scalars = self.task.loss(self.called, self.called_ema, self.generator, self.update)
-            (loss / config.accumulate).backward()
-            self.loss += loss.detach() / config.accumulate
+            (loss / self.mini_batches).backward()
+            self.loss += loss.detach() / self.mini_batches
+            for key, value in scalars.items():
+                share = torch.as_tensor(value, device=self.loss.device, dtype=torch.float32) / self.mini_batches
+                means[key] = means[key] + share if key in means else share
+        gradients = [parameter.grad for parameter in self.network.parameters() if parameter.grad is not None]
+        self.processes.add_up([*gradients, self.loss, *means.values()])
+        self.task.observe(means, self.update)
         largest = math.inf if config.clip is None else config.clip
         norm = nn.utils.clip_grad_norm_(self.network.parameters(), largest)
         self.optimizer.step()
@@ -157,7 +186,12 @@ class _Run:
         if self.update % config.log_every == 0 or self.update == config.updates:
             self._require_finite({})
             metrics = {"loss": float(self.loss), "gradient_norm": float(norm)}
-            self._report(progress, rate, metrics | {key: float(value) for key, value in scalars.items()})
+            self._report(progress, rate, metrics | {key: float(value) for key, value in means.items()})
+        if config.snapshot_every and self.update % config.snapshot_every == 0 and self.processes.first:
+            self._require_finite(self.ema.state_dict())
+            path = self.folder / SNAPSHOTS / f"{self.update:08d}.safetensors"
+            header = replace(self.task.header(), updates=self.update)
+            save_model(path, arrays(self.ema.state_dict()), self._noted(header, self.seconds))
         if time.monotonic() - self.last_checkpoint > 60 * config.checkpoint_minutes:
             self.checkpoint()
 
@@ -180,8 +214,12 @@ class _Run:
         self.report(status)
 
     def _require_finite(self, tensors: dict[str, torch.Tensor]) -> None:
-        """Raise `VhdError` if the last loss or a tensor is not finite: a diverged network is never saved."""
-        if bool(self.loss.isfinite()) and not not_finite(tensors):
+        """Raise `VhdError` if the last loss exploded or a tensor is not finite: a diverged network is never saved."""
+        loss = float(self.loss)
+        if self.usual_loss is None and math.isfinite(loss):
+            self.usual_loss = abs(loss)
+        exploded = not math.isfinite(loss) or abs(loss) > _EXPLODED * max(self.usual_loss or 0.0, _SMALL)
+        if not exploded and not not_finite(arrays(tensors)):
             return
         saved = saved_update(self.folder)
         kept = (
@@ -200,11 +238,18 @@ class _Run:
             self._require_finite({**self.network.state_dict(), **self.ema.state_dict()})
             save_checkpoint(
                 self.folder, self.task, self.config, self.network, self.ema, self.optimizer.state_dict(), self.update,
-                self.seconds,
+                self.seconds, self.mini_batches,
             )  # fmt: skip
             if self.log is not None:
                 self.log.begin()
         self.last_checkpoint = time.monotonic()
+
+    def _noted(self, header: ModelHeader, seconds: float, trained: bool = True) -> ModelHeader:
+        """The header with notes on its training."""
+        notes = {"minutes": round(seconds / 60, 2), "loop": asdict(self.config), **header.notes}
+        if self.began_with is not None:
+            notes["began_with"] = self.began_with
+        return replace(header, notes={**notes, "loss": float(self.loss)} if trained else notes)
 
     def finish(self) -> Path:
         """Write the checkpoint and the model, unless an earlier session did."""
@@ -216,16 +261,12 @@ class _Run:
         if self.processes.first:
             header = replace(self.task.header(), updates=self.update)
             earlier = None if trained else _earlier_header(path, header)
-            if earlier is None:
-                notes = {"minutes": round(seconds / 60, 2), "loop": asdict(self.config), **header.notes}
-                if self.began_with is not None:
-                    notes["began_with"] = self.began_with
-                header = replace(header, notes={**notes, "loss": float(self.loss)} if trained else notes)
-            else:  # no training since: keep its notes
-                header = replace(header, notes=earlier.notes)
+            # Without training since, an earlier session's notes stay.
+            noted = self._noted(header, seconds, trained)
+            header = noted if earlier is None else replace(header, notes=earlier.notes)
             # Rewriting the model would change its digest, and benchmark rows made with it would be refused.
             if earlier is None or _as_json(earlier) != _as_json(header):
-                save_model(path, self.ema.state_dict(), header)
+                save_model(path, arrays(self.ema.state_dict()), header)
         self.processes.wait()
         return path
 
@@ -233,7 +274,7 @@ class _Run:
 def _load_weights(network: nn.Module, path: Path, kind: str) -> ModelHeader:
     tensors, header = load_model(path, kind)
     try:
-        network.load_state_dict(tensors)
+        network.load_state_dict(state_dict(tensors))
     except RuntimeError as error:
         raise DataError(
             f"{path}: its weights do not match the network to be trained. Start from a model of the same recipe and "
@@ -242,8 +283,8 @@ def _load_weights(network: nn.Module, path: Path, kind: str) -> ModelHeader:
     return header
 
 
-def _update_seed(seed: int, process: int, update: int) -> int:
-    return int(np.random.SeedSequence([seed, process, update]).generate_state(1, np.uint64)[0] >> 1)
+def _update_seed(seed: int, mini_batch: int, update: int) -> int:
+    return int(np.random.SeedSequence([seed, mini_batch, update]).generate_state(1, np.uint64)[0] >> 1)
 
 
 def _update_ema(ema: nn.Module, network: nn.Module, decay: float) -> None:
@@ -264,19 +305,3 @@ def _earlier_header(path: Path, header: ModelHeader) -> ModelHeader | None:
 def _as_json(header: ModelHeader) -> dict[str, Any]:
     """The header as read back from a file: JSON has no tuples."""
     return json.loads(json.dumps(asdict(header)))
-
-
-@contextmanager
-def _stop_signals() -> Iterator[list[int]]:
-    """A list that gets an entry on Ctrl-C or SIGTERM, so that the current update finishes first."""
-    caught: list[int] = []
-    try:
-        before = {s: signal.signal(s, lambda number, _: caught.append(number)) for s in (signal.SIGINT, signal.SIGTERM)}
-    except ValueError:  # not the main thread: the caller handles signals
-        yield caught
-        return
-    try:
-        yield caught
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import atexit
 import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
 
 import torch
-from torch import nn
+
+from vhdiffuser.errors import VhdError
+
+_SILENCE = timedelta(minutes=10)
+"""Time after which a process that says nothing counts as lost: a machine may vanish without a word."""
 
 
 class Processes:
@@ -21,9 +28,14 @@ class Processes:
         self._accelerator = None
         self.device, self.count, self.index = device, 1, 0
         if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-            from accelerate import Accelerator
+            from accelerate import Accelerator, InitProcessGroupKwargs
 
-            self._accelerator = Accelerator(mixed_precision="no", cpu=device.type == "cpu")
+            with _together():
+                self._accelerator = Accelerator(
+                    mixed_precision="no",
+                    cpu=device.type == "cpu",
+                    kwargs_handlers=[InitProcessGroupKwargs(timeout=_SILENCE)],
+                )
             # Without this, a process may abort at its end, or hang the others.
             atexit.register(self._accelerator.state.destroy_process_group)
             self.device = self._accelerator.device
@@ -34,16 +46,43 @@ class Processes:
         """Whether this is the process that writes files and prints."""
         return self.index == 0
 
-    def wrap(self, network: nn.Module) -> nn.Module:
-        """The network with gradients averaged over all processes."""
-        return network if self._accelerator is None else self._accelerator.prepare_model(network)
+    def share(self, mini_batches: int) -> range:
+        """The numbers of this process's mini-batches, of an update's."""
+        return range(self.index, mini_batches, self.count)
+
+    def add_up(self, tensors: Iterable[torch.Tensor]) -> None:
+        """Replace each tensor by its sum over all processes, in one message."""
+        if self._accelerator is None:
+            return
+        own = list(tensors)
+        with _together():
+            total = self._accelerator.reduce(torch.cat([tensor.flatten() for tensor in own]), "sum")
+        for tensor, part in zip(own, total.split([tensor.numel() for tensor in own]), strict=True):
+            tensor.copy_(part.view_as(tensor))
 
     def gather(self, values: list[float]) -> torch.Tensor:
         """(processes, len(values)): the values of all processes, the same on each."""
         own = torch.tensor([values], device=self.device)
-        return own if self._accelerator is None else self._accelerator.gather(own)
+        if self._accelerator is None:
+            return own
+        with _together():
+            return self._accelerator.gather(own)
 
     def wait(self) -> None:
         """Wait until all processes get here."""
         if self._accelerator is not None:
-            self._accelerator.wait_for_everyone()
+            with _together():
+                self._accelerator.wait_for_everyone()
+
+
+@contextmanager
+def _together() -> Iterator[None]:
+    """Say in words that another process was lost: torch raises a RuntimeError about a connection."""
+    try:
+        yield
+    except RuntimeError as error:
+        reason = str(error).partition("\n")[0][:200]
+        raise VhdError(
+            f"another process of this training ended or cannot be reached ({reason}). Checkpoints are kept: run the "
+            "same command to go on from the last one, with any number of processes that its updates can be shared by."
+        ) from error

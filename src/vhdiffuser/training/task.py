@@ -26,8 +26,15 @@ class Task(Protocol):
     ) -> tuple[torch.Tensor, dict[str, float | torch.Tensor]]:
         """Loss of one fresh mini-batch, and scalars for the log (tensors are read only when logged).
 
-        `network` may be wrapped for several devices: call it, and access nothing inside it. `ema` is the
+        `network` may be wrapped for its precision: call it, and access nothing inside it. `ema` is the
         network with the exponential moving average of the weights, without gradient.
+        """
+        ...
+
+    def observe(self, scalars: dict[str, torch.Tensor], update: int) -> None:
+        """Called after each update with its scalars, averaged over all mini-batches and processes.
+
+        What changes during training besides the weights changes here, so that it is the same in every process.
         """
         ...
 

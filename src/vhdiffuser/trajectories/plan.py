@@ -37,7 +37,8 @@ class Plan:
 
     def __post_init__(self) -> None:
         for name in ("states", "goal"):
-            if not isinstance(getattr(self, name), np.ndarray):
+            given = getattr(self, name)
+            if not isinstance(given, np.ndarray) or given.dtype.kind != "f":
                 object.__setattr__(self, name, as_numbers(f"the {name} of a plan", getattr(self, name)))
         if self.states.ndim != 2 or len(self.states) < 2:
             raise VhdError(f"a plan needs (L, d) states, 2 or more of them; got shape {self.states.shape}.")

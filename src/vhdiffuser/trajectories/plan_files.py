@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import numpy as np
 from vhdiffuser.envs.registry import find_environment
 from vhdiffuser.errors import DataError, VhdError
 from vhdiffuser.files import atomic_path, checked_name
+from vhdiffuser.reading import NUMBERS, TEXT, parse_json, read_json, read_npz, reading
 from vhdiffuser.trajectories.plan import Plan
 from vhdiffuser.types import EnvSpec, FloatArray
 
@@ -30,11 +30,10 @@ def load_plan(path: Path, spec: EnvSpec | None = None) -> Plan:
     """Read and validate a plan in the format of the suffix; `spec` if the file does not determine it."""
     reader = _format(path, {".npz": _read_npz, ".json": _read_json, ".csv": _read_csv})
     try:
-        plan = reader(path, spec)
+        with reading(path, "a vhdiffuser plan", "Save it again."):
+            plan = reader(path, spec)
     except VhdError as error:
-        raise DataError(f"{path}: {error}") from error
-    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
-        raise DataError(f"{path}: missing, damaged or not a vhdiffuser plan ({error!r}). Save it again.") from error
+        raise DataError(str(error) if str(error).startswith(str(path)) else f"{path}: {error}") from error
     _check(path, plan)
     return plan
 
@@ -69,10 +68,9 @@ def _write_npz(plan: Plan, path: Path) -> None:
 
 
 def _read_npz(path: Path, spec: EnvSpec | None) -> Plan:
-    with np.load(path, allow_pickle=False) as file:
-        kept = EnvSpec.from_json(json.loads(str(file["spec"]))) if "spec" in file.files else spec
-        denoising = file["denoising"] if "denoising" in file.files else None
-        return Plan(file["states"], file["goal"], denoising, kept)
+    arrays = read_npz(path, ("states", "goal"), ("denoising", "spec"), NUMBERS + TEXT, "Save it again.")
+    kept = EnvSpec.from_json(parse_json(path, str(arrays["spec"]), "Save it again.")) if "spec" in arrays else spec
+    return Plan(arrays["states"], arrays["goal"], arrays.get("denoising"), kept)
 
 
 def _write_json(plan: Plan, path: Path) -> None:
@@ -80,7 +78,7 @@ def _write_json(plan: Plan, path: Path) -> None:
 
 
 def _read_json(path: Path, spec: EnvSpec | None) -> Plan:
-    value = json.loads(path.read_text(encoding="utf-8"))
+    value = read_json(path, "Save it again.")
     states, goal = _numbers(value["states"]), _numbers(value["goal"])
     if len(states) != value["length"]:
         raise ValueError(f"{len(states)} states, and a length of {value['length']}")

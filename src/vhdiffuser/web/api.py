@@ -1,39 +1,40 @@
 """The JSON API: its routes and their handlers.
 
-Work runs off the event loop (`vhdiffuser.web.jobs`). Streams are lines of JSON, each with an `event`; an invalid
+Work is done by workers (`vhdiffuser.web.jobs`). Streams are lines of JSON, each with an `event`; an invalid
 request is refused with a status before the first line.
 """
 
 from __future__ import annotations
 
-import json
-import logging
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Path, Query, Request
-from fastapi.responses import StreamingResponse
-from pydantic import BaseModel
+from fastapi.responses import Response, StreamingResponse
 
-from vhdiffuser.errors import DataError, UnknownNameError, VhdError
-from vhdiffuser.types import Instance
-from vhdiffuser.web import executing, field, messages, planning, scene
+from vhdiffuser.errors import VhdError
+from vhdiffuser.web import messages
+from vhdiffuser.web.clients import Lane
+from vhdiffuser.web.executing import COMPARED
 from vhdiffuser.web.jobs import Jobs, Token
-from vhdiffuser.web.library import Library, Loaded
-from vhdiffuser.web.limits import Refusal
+from vhdiffuser.web.library import Library
+from vhdiffuser.web.limits import Limits
+from vhdiffuser.web.work import Work, refusal_of
 
-_log = logging.getLogger(__name__)
 _REFUSALS: dict[int | str, dict[str, Any]] = {
     status: {"model": messages.RefusalReply, "description": text}
     for status, text in (
         (404, "unknown environment, or one that is not ready"),
+        (400, "the body is no text, or the host name is not this server's"),
+        (401, "the token is missing or wrong, where the server wants one"),
         (409, "superseded by a newer request of the same page"),
         (413, "the body is too large"),
+        (415, "the body is not JSON"),
         (422, "malformed, out of bounds, or a point in a wall"),
-        (429, "too many requests at once"),
-        (503, "took too long"),
+        (429, "this client's share of requests is under way; ask again after Retry-After seconds"),
+        (503, "too busy, or took too long; ask again after Retry-After seconds"),
     )
 }
 _LINES: dict[int | str, dict[str, Any]] = {
@@ -42,51 +43,37 @@ _LINES: dict[int | str, dict[str, Any]] = {
 Name = Annotated[str, Path(max_length=64)]
 
 
-def add_api(app: FastAPI, library: Library, jobs: Jobs) -> None:
+def add_api(app: FastAPI, library: Library, jobs: Jobs, limits: Limits) -> None:
     """Add all routes under `/api`."""
-    requests = Requests(library, jobs)
+    requests = Requests(library, jobs, limits)
     _add_environments(app, requests)
     _add_answers(app, requests)
     _add_streams(app, requests)
 
 
-def refusal_of(error: VhdError) -> tuple[int, messages.RefusalReply]:
-    """Status and reason. Errors of damaged model files contain local paths, so they go to the log only."""
-    if isinstance(error, Refusal):
-        return error.status, messages.RefusalReply(kind=error.kind, reason=str(error))
-    if isinstance(error, UnknownNameError):
-        return 404, messages.RefusalReply(kind="unknown", reason=str(error))
-    if isinstance(error, DataError):
-        _log.error("%s", error)
-        reason = "the weights of this environment cannot be read; the server's terminal says why."
-        return 500, messages.RefusalReply(kind="failed", reason=reason)
-    return 422, messages.RefusalReply(kind="refused", reason=str(error))
+def refusal_reply(error: VhdError) -> messages.RefusalReply:
+    """What a refused client is told."""
+    _, kind, reason, _ = refusal_of(error)
+    return messages.RefusalReply(kind=kind, reason=reason)
 
 
 @dataclass(frozen=True)
 class Requests:
-    """What requests share: loading an environment, checking a pair, queueing a job."""
+    """What requests share: the queue, and the library that lists what there is."""
 
     library: Library
     jobs: Jobs
+    limits: Limits
 
-    async def load(self, name: str, request: Request) -> Loaded:
-        """The environment. Loading has its own token, so it does not count towards the time limit of the work."""
-        if (if_loaded := self.library.if_loaded(name)) is not None:
-            return if_loaded
-        token = self.jobs.token(None, "load", 0)
-        return await self.jobs.run("slow", token, request.is_disconnected, partial(self.library.get, name))
+    def token(self, request: Request, channel: str, body: messages.Numbered | None = None) -> Token:
+        """The token of a request."""
+        client, sequence = (None, 0) if body is None else (body.client, body.sequence)
+        return self.jobs.token(request.client.host if request.client else "", client, channel, sequence)
 
-    async def prepare(
-        self, body: messages.PlanRequest | messages.FieldRequest, channel: str, request: Request
-    ) -> tuple[Loaded, Instance, Token]:
-        """Validate the request completely before the response starts."""
-        loaded = await self.load(body.environment, request)
-        token = self.jobs.token(body.client, channel, body.sequence)
-        if isinstance(body, messages.PlanRequest):
-            planning.planner_of(loaded, body)
-        seed = body.seed if isinstance(body, messages.PlanRequest) else 0
-        return loaded, scene.checked_instance(loaded, body.start, body.goal, seed), token
+    async def answer(self, lane: Lane, token: Token, request: Request, work: Work) -> Response:
+        """The reply to one piece of work."""
+        text = await self.jobs.run(lane, token, request.is_disconnected, work)
+        return Response(text, media_type="application/json")
 
 
 def _add_environments(app: FastAPI, requests: Requests) -> None:
@@ -101,57 +88,45 @@ def _add_environments(app: FastAPI, requests: Requests) -> None:
         ]
 
     @app.get("/api/environments/{name}", response_model=messages.SceneReply, responses=_REFUSALS)
-    async def environment(name: Name, request: Request) -> messages.SceneReply:
+    async def environment(name: Name, request: Request) -> Response:
         """Walls, views, limits and defaults of one environment. Loads it."""
-        loaded = await requests.load(name, request)
-        token = requests.jobs.token(None, "scene", 0)
-        commands = dict(requests.library.listing())[name].to_execute
-        work = partial(scene.describe, loaded, commands)
-        return await requests.jobs.run("quick", token, request.is_disconnected, work)
+        work = Work("scene", name)
+        return await requests.answer("quick", requests.token(request, "scene"), request, work)
 
     @app.get("/api/environments/{name}/instance", response_model=messages.InstanceReply, responses=_REFUSALS)
-    async def instance(
-        name: Name, request: Request, seed: Annotated[int, Query(ge=0, le=2**31 - 1)] = 0
-    ) -> messages.InstanceReply:
+    async def instance(name: Name, request: Request, seed: Annotated[int, Query(ge=0, le=2**31 - 1)] = 0) -> Response:
         """A random start and goal, as the benchmark draws them."""
-        loaded = await requests.load(name, request)
-        return scene.random_instance(loaded, seed)
+        work = Work("instance", name, argument=seed)
+        return await requests.answer("quick", requests.token(request, "instance"), request, work)
 
 
 def _add_answers(app: FastAPI, requests: Requests) -> None:
     """Routes with a single response."""
 
     @app.post("/api/lengths", response_model=messages.LengthsReply, responses=_REFUSALS)
-    async def lengths(body: messages.LengthsRequest, request: Request) -> messages.LengthsReply:
+    async def lengths(body: messages.LengthsRequest, request: Request) -> Response:
         """Predicted plan lengths of up to 256 pairs."""
-        loaded = await requests.load(body.environment, request)
-        token = requests.jobs.token(None, "lengths", 0)
-        return await requests.jobs.run("quick", token, request.is_disconnected, partial(planning.lengths, loaded, body))
+        work = Work("lengths", body.environment, body)
+        return await requests.answer("quick", requests.token(request, "lengths"), request, work)
 
     @app.post("/api/plan", response_model=messages.PlannedReply, responses=_REFUSALS)
-    async def plan(body: messages.PlanRequest, request: Request) -> messages.PlannedReply:
+    async def plan(body: messages.PlanRequest, request: Request) -> Response:
         """Predicted horizon and plan for one pair."""
-        loaded, pair, token = await requests.prepare(body, "plan", request)
-
-        def work() -> messages.PlannedReply:
-            horizon = planning.horizon(loaded, body, pair)
-            return messages.PlannedReply(horizon=horizon, plan=planning.plan(loaded, body, pair, horizon.length))
-
-        return await requests.jobs.run("quick", token, request.is_disconnected, work)
+        work = Work("planned", body.environment, body)
+        return await requests.answer("quick", requests.token(request, "plan", body), request, work)
 
     @app.post("/api/execute", response_model=messages.ExecutionReply, responses=_REFUSALS)
-    async def execute(body: messages.ExecuteRequest, request: Request) -> messages.ExecutionReply:
+    async def execute(body: messages.ExecuteRequest, request: Request) -> Response:
         """Plan and execute for one pair, single-shot or with replanning."""
-        loaded, pair, token = await requests.prepare(body, "execute", request)
-        work = partial(executing.execute, loaded, body, pair, token)
-        return await requests.jobs.run("slow", token, request.is_disconnected, work)
+        work = Work("execute", body.environment, body)
+        return await requests.answer("slow", requests.token(request, "execute", body), request, work)
 
     @app.post("/api/field", response_model=messages.FieldReply, responses=_REFUSALS)
-    async def distance_field(body: messages.FieldRequest, request: Request) -> messages.FieldReply:
+    async def distance_field(body: messages.FieldRequest, request: Request) -> Response:
         """Predicted steps from everywhere in a view to the goal."""
-        loaded, pair, token = await requests.prepare(body, f"field {body.view}", request)
-        work = partial(field.distance_field, loaded, body, pair)
-        return await requests.jobs.run("quick", token, request.is_disconnected, work)
+        lane: Lane = "quick" if body.points <= requests.limits.quick_points else "slow"
+        work = Work("field", body.environment, body)
+        return await requests.answer(lane, requests.token(request, f"field {body.view}", body), request, work)
 
 
 def _add_streams(app: FastAPI, requests: Requests) -> None:
@@ -160,46 +135,51 @@ def _add_streams(app: FastAPI, requests: Requests) -> None:
     @app.post("/api/stream", response_class=StreamingResponse, responses={**_REFUSALS, **_LINES})
     async def stream(body: messages.StreamRequest, request: Request) -> StreamingResponse:
         """Events `horizon`, `plan` and, with a protocol, `execution`: each as soon as it is available."""
-        loaded, pair, token = await requests.prepare(body, "stream", request)
+        token, env = requests.token(request, "stream", body), body.environment
+        run = partial(requests.jobs.run, token=token, gone=request.is_disconnected)
 
-        async def events() -> AsyncIterator[tuple[str, BaseModel]]:
-            gone = request.is_disconnected
-            horizon = await requests.jobs.run("quick", token, gone, partial(planning.horizon, loaded, body, pair))
+        async def events() -> AsyncIterator[tuple[str, str]]:
+            horizon = await run("quick", work=Work("horizon", env, body))
             yield "horizon", horizon
-            work = partial(planning.plan, loaded, body, pair, horizon.length)
-            yield "plan", await requests.jobs.run("quick", token, gone, work)
+            length = messages.HorizonReply.model_validate_json(horizon).length
+            yield "plan", await run("quick", work=Work("plan", env, body, length))
             if body.protocol is not None:
                 asked = messages.ExecuteRequest(**body.model_dump())
-                execute = partial(executing.execute, loaded, asked, pair, token)
-                yield "execution", await requests.jobs.run("slow", token, gone, execute)
+                yield "execution", await run("slow", work=Work("execute", env, asked))
 
-        return _stream(events(), token)
+        return await _stream(events(), token)
 
     @app.post("/api/compare", response_class=StreamingResponse, responses={**_REFUSALS, **_LINES})
     async def compare(body: messages.ExecuteRequest, request: Request) -> StreamingResponse:
         """Events `method`: VHD, then FH-H1 to FH-H3, on the same pair; each as soon as it has been executed."""
-        loaded, pair, token = await requests.prepare(body, "compare", request)
+        token = requests.token(request, "compare", body)
 
-        async def events() -> AsyncIterator[tuple[str, BaseModel]]:
-            replies: Iterator[messages.MethodReply] = executing.compare(loaded, body, pair, token)
-            following: Callable[[], messages.MethodReply | None] = partial(next, replies, None)  # type: ignore[arg-type]
-            while (reply := await requests.jobs.run("slow", token, request.is_disconnected, following)) is not None:
-                yield "method", reply
+        async def events() -> AsyncIterator[tuple[str, str]]:
+            for name in COMPARED:
+                work = Work("method", body.environment, body, name)
+                yield "method", await requests.jobs.run("slow", token, request.is_disconnected, work)
 
-        return _stream(events(), token)
+        return await _stream(events(), token)
 
 
-def _stream(events: AsyncIterator[tuple[str, BaseModel]], token: Token) -> StreamingResponse:
-    """Lines of JSON. Errors after the first line are lines too; work stops when the client disconnects."""
+async def _stream(events: AsyncIterator[tuple[str, str]], token: Token) -> StreamingResponse:
+    """Lines of JSON. The first event decides the status; errors after it are lines too, and work stops when the client
+    disconnects."""
+    first = await anext(events)
 
     async def lines() -> AsyncIterator[str]:
         try:
+            yield _line(*first)
             async for event, value in events:
-                yield f'{{"event":"{event}","value":{value.model_dump_json()}}}\n'
-            yield '{"event":"done","value":{}}\n'
+                yield _line(event, value)
+            yield _line("done", "{}")
         except VhdError as error:
-            yield json.dumps({"event": "error", "value": refusal_of(error)[1].model_dump()}) + "\n"
+            yield _line("error", refusal_reply(error).model_dump_json())
         finally:
             token.end()
 
     return StreamingResponse(lines(), media_type="application/x-ndjson")
+
+
+def _line(event: str, value: str) -> str:
+    return f'{{"event":"{event}","value":{value}}}\n'

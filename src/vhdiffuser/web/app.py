@@ -14,20 +14,32 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from vhdiffuser.errors import VhdError
-from vhdiffuser.web.api import add_api, refusal_of
+from vhdiffuser.web.api import add_api
+from vhdiffuser.web.clients import Lane
 from vhdiffuser.web.jobs import Jobs
 from vhdiffuser.web.library import Library
 from vhdiffuser.web.limits import Limits
 from vhdiffuser.web.middleware import RequestLimits
+from vhdiffuser.web.work import refusal_of
+from vhdiffuser.web.workers import ThreadWorkers, Workers
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 """Accepted host names: any other name that resolves to this machine may be a DNS-rebinding attack."""
 
 
-def create_app(library: Library, limits: Limits | None = None, hosts: tuple[str, ...] = LOOPBACK) -> FastAPI:
-    """The application. `hosts` are the accepted host names; `*` for all."""
+def create_app(
+    library: Library,
+    limits: Limits | None = None,
+    hosts: tuple[str, ...] = LOOPBACK,
+    token: str | None = None,
+    workers: dict[Lane, Workers] | None = None,
+) -> FastAPI:
+    """The application. `hosts` are the accepted host names (`*` for all), `token` what every request must know.
+
+    `workers` do the work of each lane (default: two threads each).
+    """
     limits = limits or Limits()
-    jobs = Jobs(limits)
+    jobs = Jobs(limits, workers or {"quick": ThreadWorkers(library, 2), "slow": ThreadWorkers(library, 2)})
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -43,9 +55,9 @@ def create_app(library: Library, limits: Limits | None = None, hosts: tuple[str,
         lifespan=lifespan,
     )
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts))
-    app.add_middleware(RequestLimits, limits=limits)
+    app.add_middleware(RequestLimits, limits=limits, token=token)
     _add_refusals(app)
-    add_api(app, library, jobs)
+    add_api(app, library, jobs, limits)
     _add_page(app)
     return app
 
@@ -53,8 +65,9 @@ def create_app(library: Library, limits: Limits | None = None, hosts: tuple[str,
 def _add_refusals(app: FastAPI) -> None:
     @app.exception_handler(VhdError)
     async def refuse(_: Request, error: VhdError) -> JSONResponse:
-        status, reply = refusal_of(error)
-        return JSONResponse(reply.model_dump(), status)
+        status, kind, reason, pause = refusal_of(error)
+        headers = None if pause is None else {"retry-after": str(pause)}
+        return JSONResponse({"kind": kind, "reason": reason}, status, headers)
 
     @app.exception_handler(RequestValidationError)
     async def malformed(_: Request, error: RequestValidationError) -> JSONResponse:
@@ -64,7 +77,7 @@ def _add_refusals(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def http(_: Request, error: HTTPException) -> JSONResponse:
-        return JSONResponse({"kind": "http", "reason": str(error.detail)}, error.status_code)
+        return JSONResponse({"kind": "http", "reason": str(error.detail)}, error.status_code, error.headers)
 
     @app.exception_handler(Exception)
     async def failed(_: Request, error: Exception) -> JSONResponse:

@@ -1,22 +1,17 @@
-"""Execution of one pair, by one method or several, which can be cancelled at any step."""
+"""Execution of one pair, by one method or several."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from vhdiffuser.benchmark.methods import METHODS, Method
-from vhdiffuser.control.base import Controller
 from vhdiffuser.envs.protocols import paper_rule
 from vhdiffuser.execution.executor import Executor
-from vhdiffuser.planner.forwarding import ForwardingPlanner
 from vhdiffuser.planner.planner import Planner
 from vhdiffuser.trajectories import Plan
-from vhdiffuser.types import EnvSpec, FloatArray, Instance, IntArray
-from vhdiffuser.web.jobs import Token
+from vhdiffuser.types import EnvSpec, Instance
 from vhdiffuser.web.library import Loaded
 from vhdiffuser.web.limits import NotReady
 from vhdiffuser.web.messages import ExecuteRequest, ExecutionReply, MadePlan, MethodReply
@@ -30,62 +25,27 @@ _PLAN_POINTS = 160
 """Maximum number of points of a plan sent with an execution."""
 
 
-@dataclass(frozen=True)
-class _EndableController(Controller):
-    """A controller that stops when the execution is cancelled."""
-
-    controller: Controller
-    """Acts."""
-    token: Token
-    """Checked before each action."""
-
-    def act(self, observations: FloatArray, plans: Sequence[Plan], indices: IntArray) -> FloatArray:
-        """As the controller does."""
-        self.token.check()
-        return self.controller.act(observations, plans, indices)
-
-    def describe(self) -> dict[str, Any]:
-        """As the controller does."""
-        return self.controller.describe()
-
-
-@dataclass(frozen=True)
-class _EndablePlanner(ForwardingPlanner):
-    """A planner that stops when the execution is cancelled."""
-
-    token: Token
-    """Checked before each plan."""
-
-    def plan_batch(
-        self, starts: FloatArray, goals: FloatArray, lengths: IntArray | None = None, *, seeds: IntArray
-    ) -> list[Plan]:
-        """As the planner does."""
-        self.token.check()
-        return super().plan_batch(starts, goals, lengths, seeds=seeds)
-
-
-def execute(loaded: Loaded, request: ExecuteRequest, instance: Instance, token: Token) -> ExecutionReply:
+def execute(loaded: Loaded, request: ExecuteRequest, instance: Instance) -> ExecutionReply:
     """VHD on this pair, or a plan of the requested length."""
-    return _run(loaded, planner_of(loaded, request), request, instance, request.length, token)
+    return _run(loaded, planner_of(loaded, request), request, instance, request.length)
 
 
-def compare(loaded: Loaded, request: ExecuteRequest, instance: Instance, token: Token) -> Iterator[MethodReply]:
-    """VHD and the fixed horizons on the same pair with the same seed, one after the other."""
-    for name in COMPARED:
-        method = METHODS[name]
-        horizon = method.horizon(loaded.environment)
-        own = None if horizon is None else loaded.fixed.get(horizon)
-        planner = planner_of(loaded, request)
-        if own is not None:
-            options = planner.options.within(own.config)
-            planner = own.with_options(sampler=options.sampler, steps=options.steps, gamma=options.gamma)
-        yield MethodReply(
-            method=name,
-            title=_title(method, horizon),
-            weights="own" if own is not None or horizon is None else "forced",
-            horizon=horizon,
-            execution=_run(loaded, planner, request, instance, horizon, token),
-        )
+def execute_method(loaded: Loaded, request: ExecuteRequest, instance: Instance, name: str) -> MethodReply:
+    """One of `COMPARED` on this pair; all have the request's seed."""
+    method = METHODS[name]
+    horizon = method.horizon(loaded.environment)
+    own = None if horizon is None else loaded.fixed.get(horizon)
+    planner = planner_of(loaded, request)
+    if own is not None:
+        options = planner.options.within(own.config)
+        planner = own.with_options(sampler=options.sampler, steps=options.steps, gamma=options.gamma)
+    return MethodReply(
+        method=name,
+        title=_title(method, horizon),
+        weights="own" if own is not None or horizon is None else "forced",
+        horizon=horizon,
+        execution=_run(loaded, planner, request, instance, horizon),
+    )
 
 
 def _title(method: Method, horizon: int | None) -> str:
@@ -98,7 +58,6 @@ def _run(
     request: ExecuteRequest,
     instance: Instance,
     horizon: int | None,
-    token: Token,
 ) -> ExecutionReply:
     if loaded.controller is None:
         raise NotReady(
@@ -109,8 +68,8 @@ def _run(
     assert loaded.pool is not None  # without a simulator, requests to execute are refused
     with loaded.pool.lent() as simulators:
         executor = Executor(
-            _EndablePlanner(planner, token),
-            _EndableController(loaded.controller, token),
+            planner,
+            loaded.controller,
             simulators,
             rule,
             request.seed,

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
+from vhdiffuser.cancel import check_cancelled
 from vhdiffuser.errors import VhdError
+from vhdiffuser.planner.candidates import StepsPredictor
 from vhdiffuser.types import BoolArray, FloatArray, Instance
 from vhdiffuser.web.library import Loaded
 from vhdiffuser.web.messages import FieldReply, FieldRequest, View
 from vhdiffuser.web.scene import numbers, views_of
+
+_PIECE = 4096
+"""Starts predicted at once."""
 
 
 def distance_field(loaded: Loaded, request: FieldRequest, instance: Instance) -> FieldReply:
@@ -29,8 +34,7 @@ def distance_field(loaded: Loaded, request: FieldRequest, instance: Instance) ->
     starts = np.zeros((int(free.sum()), spec.state_dim), np.float32)  # at rest
     starts[:, list(spec.goal_dims)] = places[free]
     steps = np.full(free.shape, -1.0)
-    goals = np.broadcast_to(instance.goal, (len(starts), spec.goal_dim))
-    steps[free] = np.asarray(predictor.predict_steps(starts, goals))
+    steps[free] = _steps(predictor, starts, instance.goal)
     return FieldReply(
         rows=len(up),
         columns=len(right),
@@ -38,6 +42,16 @@ def distance_field(loaded: Loaded, request: FieldRequest, instance: Instance) ->
         up_range=[float(up[0]), float(up[-1])],
         steps=numbers(steps.ravel(), 1),
     )
+
+
+def _steps(predictor: StepsPredictor, starts: FloatArray, goal: FloatArray) -> FloatArray:
+    """(n,) steps from (n, d) starts, in pieces between which the work can be cancelled."""
+    found = []
+    for first in range(0, len(starts), _PIECE):
+        check_cancelled()
+        piece = starts[first : first + _PIECE]
+        found.append(np.asarray(predictor.predict_steps(piece, np.broadcast_to(goal, (len(piece), len(goal))))))
+    return np.concatenate(found) if found else np.zeros(0)
 
 
 def _axes(view: View, points: int) -> tuple[FloatArray, FloatArray]:

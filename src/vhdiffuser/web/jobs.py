@@ -1,113 +1,248 @@
-"""Job queue: work runs off the event loop, in two lanes, and each request has a token that can cancel it.
+"""Job queue: work runs off the event loop, in lanes by cost, shared fairly, and can be cancelled by its token.
 
-Plans are quick and executions are slow; each kind has its own lane of threads, so that a running ant does
-not delay a drag. A page numbers its requests: a new one cancels the older ones.
+Cheap work (plans of few reverse steps, lengths) and costly work (executions, comparisons, DDPM-256) have lanes of their
+own, so that a running ant does not delay a drag. A lane serves first the clients that have a seat: they were served
+lately and use little, so a crowd of newcomers does not push them out. Then come the others, those that used least
+first, and last those that come back before the time they were told. A page numbers its requests: a new one cancels
+the older ones.
 """
 
 from __future__ import annotations
 
 import asyncio
-import threading
+import logging
+import math
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Literal, TypeVar
+from dataclasses import dataclass, replace
+from typing import Any
 
-from vhdiffuser.web.limits import Limits, Stale, TooBusy, TooSlow
+from vhdiffuser.web.clients import Client, Clients, Lane, Usage, forget_oldest
+from vhdiffuser.web.limits import Limits, Refused, Stale, TooBusy, TooMany
+from vhdiffuser.web.work import Answer, Work
+from vhdiffuser.web.workers import Workers
 
-Lane = Literal["quick", "slow"]
-Result = TypeVar("Result")
+_log = logging.getLogger(__name__)
 
-_THREADS: dict[Lane, int] = {"quick": 2, "slow": 2}
-_LOOK_EVERY = 0.05
+_LOOK_EVERY = 0.04
 """Seconds between two checks whether the client is still connected."""
+_LOADED_EVERY = 0.1
+"""Seconds between two questions whether an environment is loaded."""
+_LONGEST_PAUSE = 30
+"""Most seconds that a refused client is told to wait."""
 
 
 class Token:
     """A cancellation token, which long work checks regularly."""
 
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
+    def __init__(self, seconds: float, client: Client | None = None) -> None:
+        self.client = client or Client(Usage())
+        self.impatient = time.monotonic() < self.client.away_until
+        """Whether it came before its client was told to."""
+        self.seated = False
+        """Whether its client has a seat."""
+        self.admitted: set[Lane] = set()
+        """Lanes that have taken a job of this request: they take its further ones, too."""
+        self.ended = False
+        """Whether the work is cancelled."""
         self._deadline = time.monotonic() + seconds
-        self._ended = threading.Event()
+        self._calls: list[Callable[[], None]] = []
 
     def end(self) -> None:
         """Cancel the work."""
-        self._ended.set()
+        self.ended = True
+        for call in self._calls:
+            call()
+        self._calls = []
+
+    def when_ended(self, call: Callable[[], None]) -> None:
+        """Call this when the work is cancelled."""
+        self._calls.append(call)
 
     @property
-    def ended(self) -> bool:
-        """Whether the work is cancelled."""
-        return self._ended.is_set()
+    def seconds_left(self) -> float:
+        """Seconds that the request may still take."""
+        return self._deadline - time.monotonic()
 
-    def check(self) -> None:
-        """Raise if the work is cancelled or takes too long."""
-        if self._ended.is_set():
-            raise Stale
-        if time.monotonic() > self._deadline:
-            raise TooSlow(self._seconds)
+
+@dataclass(eq=False)
+class _Job:
+    """Work that waits in a lane or is done by one of its workers."""
+
+    token: Token
+    work: Work
+    done: asyncio.Future[Answer]
+
+    @property
+    def rank(self) -> tuple[int, float, float]:
+        """Smaller is served first: seats before the patient before the rest; then by what address and client used."""
+        client = self.token.client
+        return 0 if self.token.seated else 2 if self.token.impatient else 1, client.peer.now(), client.used.now()
+
+    def fail(self, error: Exception) -> None:
+        """Answer with an error."""
+        if not self.done.done():
+            self.done.set_exception(error)
+
+
+class _Lane:
+    """Workers, and the jobs that wait for them. Used on the event loop only."""
+
+    def __init__(self, name: Lane, workers: Workers, most_waiting: int, running_share: int, clients: Clients) -> None:
+        self.clients = clients
+        self.name, self.workers, self.most_waiting, self.running_share = name, workers, most_waiting, running_share
+        self.waiting: list[_Job] = []
+        self.active: set[_Job] = set()
+        self.mean = 0.05  # seconds of a job, lately
+
+    def retry_after(self) -> int:
+        """Seconds in which each of the clients that asked lately could be served once."""
+        turns = max(len(self.waiting) + len(self.active), self.clients.count())
+        return min(max(1, math.ceil(self.mean * turns / self.workers.count)), _LONGEST_PAUSE)
+
+    def enter(self, job: _Job) -> None:
+        """Queue the job, or raise `TooBusy`. In a full lane, whoever used most gives way."""
+        for other in [other for other in self.waiting if other.token.ended]:
+            self.leave(other)
+        full = len(self.waiting) >= self.most_waiting and self.name not in job.token.admitted
+        if full:
+            last = max((other for other in self.waiting if self.name not in other.token.admitted),
+                       key=lambda other: other.rank, default=None)  # fmt: skip
+            if last is None or job.rank >= last.rank:
+                raise self._refusal(job)
+            self.waiting.remove(last)
+            last.fail(self._refusal(last))
+        self.waiting.append(job)
+        self.serve()
+
+    def _refusal(self, job: _Job) -> TooBusy:
+        pause = self.retry_after()
+        job.token.client.away_until = time.monotonic() + pause
+        return TooBusy(pause)
+
+    def leave(self, job: _Job) -> None:
+        """Take a job from the queue that is cancelled or has waited too long."""
+        if job in self.waiting:
+            self.waiting.remove(job)
+            job.fail(Stale() if job.token.ended else self._refusal(job))
+
+    def serve(self) -> None:
+        """Start waiting jobs while workers are free: the smallest rank first, and first come, first served."""
+        while self.waiting and len(self.active) < self.workers.count:
+            eligible = [job for job in self.waiting if job.token.client.running[self.name] < self.running_share]
+            if not eligible:
+                return
+            job = min(eligible, key=lambda job: job.rank)
+            self.waiting.remove(job)
+            self._start(job)
+
+    def _start(self, job: _Job) -> None:
+        client = job.token.client
+        job.token.admitted.add(self.name)
+        self.active.add(job)
+        client.running[self.name] += 1
+        begun = time.monotonic()
+        running = asyncio.wrap_future(self.workers.submit(job.work, job.token))
+
+        def ended(running: asyncio.Future[Answer]) -> None:
+            self.active.discard(job)
+            client.running[self.name] -= 1
+            self.mean += 0.1 * (time.monotonic() - begun - self.mean)
+            if running.cancelled():
+                job.fail(Stale())
+            elif running.exception() is not None:  # the worker died
+                _log.error("a worker died: %r", running.exception())
+                job.fail(TooBusy(self.retry_after()))
+            else:
+                client.used.add(running.result().used)
+                client.peer.add(running.result().used)
+                self.clients.seat(client)
+                if not job.done.done():
+                    job.done.set_result(running.result())
+            self.serve()
+
+        running.add_done_callback(ended)
 
 
 class Jobs:
-    """Accepts requests and runs their work in threads."""
+    """Accepts requests and gives their work to the workers of a lane."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, workers: dict[Lane, Workers]) -> None:
         self._limits = limits
-        self._pools = {lane: ThreadPoolExecutor(count, f"vhd-{lane}") for lane, count in _THREADS.items()}
-        self._pending: dict[Lane, int] = dict.fromkeys(_THREADS, 0)
-        self._newest: OrderedDict[tuple[str, str], tuple[int, Token]] = OrderedDict()
+        self._clients = Clients(limits.clients)
+        self._shares: dict[Lane, int] = {"quick": limits.quick_share, "slow": limits.slow_share}
+        running: dict[Lane, int] = {"quick": limits.quick_share, "slow": 1}
+        self._lanes = {
+            name: _Lane(name, own, limits.waiting, running[name], self._clients) for name, own in workers.items()
+        }
+        self._newest: OrderedDict[tuple[str, str, str], tuple[int, Token]] = OrderedDict()
 
-    def token(self, client: str | None, channel: str, sequence: int) -> Token:
+    def token(self, peer: str, client: str | None, channel: str, sequence: int) -> Token:
         """The token of a new request; cancels older requests of the same page and channel."""
-        token = Token(self._limits.seconds)
+        token = Token(self._limits.seconds, self._clients.get(peer, client or ""))
+        token.seated = self._clients.is_seated(token.client)
         if client is None:
             return token
-        number, older = self._newest.pop((client, channel), (-1, None))
+        key = (peer, client, channel)
+        number, older = self._newest.pop(key, (-1, None))
         if older is not None and sequence <= number:
-            self._newest[client, channel] = (number, older)
+            self._newest[key] = (number, older)
             raise Stale
         if older is not None:
             older.end()
-        self._newest[client, channel] = (sequence, token)
-        while len(self._newest) > self._limits.clients:
-            self._newest.popitem(last=False)
+        self._newest[key] = (sequence, token)
+        forget_oldest(self._newest, self._limits.clients)
         return token
 
-    async def run(
-        self, lane: Lane, token: Token, gone: Callable[[], Awaitable[bool]], work: Callable[[], Result]
-    ) -> Result:
-        """Run `work()` in a thread of the lane. The token is cancelled when the client disconnects."""
-        if self._pending[lane] >= self._limits.waiting:
-            raise TooBusy
-        self._pending[lane] += 1
-        future = asyncio.get_running_loop().run_in_executor(self._pools[lane], _checked, token, work)
+    async def run(self, lane: Lane, token: Token, gone: Callable[[], Awaitable[bool]], work: Work) -> str:
+        """The reply to `work`, as JSON. The token is cancelled when the client disconnects."""
+        if lane == "quick":
+            work = replace(work, most_evaluations=self._limits.quick_evaluations)
+        while True:
+            done = await self._run_once(lane, token, gone, work)
+            if done.too_costly:
+                lane, work = "slow", replace(work, most_evaluations=None)
+            elif done.later:
+                await asyncio.sleep(_LOADED_EVERY)
+            elif done.refusal is not None:
+                raise Refused(*done.refusal)
+            else:
+                return done.text
+
+    async def _run_once(self, lane: Lane, token: Token, gone: Callable[[], Awaitable[bool]], work: Work) -> Answer:
+        client, queue = token.client, self._lanes[lane]
+        if client.under_way[lane] >= self._shares[lane]:
+            raise TooMany(self._shares[lane], queue.retry_after())
+        job = _Job(token, work, asyncio.get_running_loop().create_future())
+        queue.enter(job)
+        begun = time.monotonic()
+        client.under_way[lane] += 1
         try:
-            while not (await asyncio.wait([future], timeout=_LOOK_EVERY))[0]:
+            while not (await asyncio.wait([job.done], timeout=_LOOK_EVERY))[0]:
                 if await gone():
                     token.end()
-            return future.result()
+                if token.ended or time.monotonic() - begun > self._limits.waiting_seconds:
+                    queue.leave(job)
+            return job.done.result()
         except asyncio.CancelledError:  # the server dropped the response, usually because the client disconnected
             token.end()
-            future.add_done_callback(_forget)
+            queue.leave(job)
+            job.done.add_done_callback(_forget)
             raise
         finally:
-            self._pending[lane] -= 1
+            client.under_way[lane] -= 1
 
     def close(self) -> None:
         """Cancel all work."""
-        for _, token in self._newest.values():
-            token.end()
-        for pool in self._pools.values():
-            pool.shutdown(wait=False, cancel_futures=True)
+        for lane in self._lanes.values():
+            for job in [*lane.active, *lane.waiting]:
+                job.token.end()
+                lane.leave(job)
+            lane.workers.close()
 
 
 def _forget(future: asyncio.Future[Any]) -> None:
     """Retrieve the outcome of cancelled work, which asyncio would otherwise log as an unhandled error."""
     if not future.cancelled():
         future.exception()
-
-
-def _checked(token: Token, work: Callable[[], Result]) -> Result:
-    token.check()
-    return work()

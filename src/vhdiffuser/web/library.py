@@ -99,6 +99,7 @@ class Library:
     def __init__(self, entries: list[Entry]) -> None:
         self._entries = {entry.name: entry for entry in entries}
         self._loaded: dict[str, Loaded] = {}
+        self._failed: dict[str, Exception] = {}
 
     @classmethod
     def of_weights(cls, source: Source = "shipped") -> Library:
@@ -116,6 +117,22 @@ class Library:
         if name not in self._entries:
             raise UnknownNameError("environment", name[:64], list(self._entries))
         return self._loaded.get(name)
+
+    def load_in_background(self, name: str) -> None:
+        """Begin to load an environment, unless that has begun; raises what the last attempt failed with."""
+        entry = self._entries[name]
+        if commands := entry.missing().to_plan:
+            raise NotReady(f"{name} is not ready: run {_spoken(commands)}.")
+        if (error := self._failed.pop(name, None)) is not None:
+            raise error
+        if not entry.lock.locked():
+            threading.Thread(target=self._load, args=(name,), daemon=True).start()
+
+    def _load(self, name: str) -> None:
+        try:
+            self.get(name)
+        except Exception as error:  # told to the next who asks
+            self._failed[name] = error
 
     def get(self, name: str) -> Loaded:
         """The environment, loaded."""
@@ -151,7 +168,7 @@ def _missing(name: str, source: Source) -> Missing:
     environment = get_environment(name)
     extra = environment.missing_extra
     absent = [kind for kind in ("planner", "length") if not find_model(name, kind, source).is_file()]
-    learned = environment.simulator is not None and environment.controller == "inverse_dynamics"
+    learned = environment.simulator is not None and environment.learns_control
     lacks_controller = learned and not find_model(name, "dynamics", source).is_file()
     return Missing(
         (*([install_command(extra)] if extra else []), *(f"vhd train {kind} {name}" for kind in absent)),
@@ -168,7 +185,7 @@ def _load(name: str, source: Source) -> Loaded:
     spec, env = environment.spec, environment.instance_source()
     paths = {horizon: find_model(name, "planner", source, horizon) for horizon in environment.horizons}
     dynamics = find_model(name, "dynamics", source)
-    executes = isinstance(env, PlanningEnv) and (environment.controller != "inverse_dynamics" or dynamics.is_file())
+    executes = isinstance(env, PlanningEnv) and (not environment.learns_control or dynamics.is_file())
     return Loaded(
         environment=environment,
         env=env,

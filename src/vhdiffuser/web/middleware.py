@@ -1,9 +1,12 @@
-"""Middleware: limits on body size and content type, and security headers."""
+"""Middleware: limits on body size and content type, the token of those who may ask, and security headers."""
 
 from __future__ import annotations
 
 import json
+import secrets
+from http.cookies import CookieError, SimpleCookie
 from typing import Any
+from urllib.parse import parse_qs
 
 from starlette.exceptions import HTTPException
 
@@ -23,11 +26,16 @@ HEADERS = {
 """Sent with every response: nothing is loaded from, or embedded in, any other site."""
 
 
+COOKIE = "vhd-token"
+"""Holds the token in a browser that has opened the address with `?token=`."""
+
+
 class RequestLimits:
     """ASGI middleware. (Starlette's base class would buffer streamed responses.)"""
 
-    def __init__(self, app: Any, limits: Limits) -> None:
-        self._app, self._limits = app, limits
+    def __init__(self, app: Any, limits: Limits, token: str | None = None) -> None:
+        """With a token, requests need it: as a bearer token, as a cookie, or once in the page's address."""
+        self._app, self._limits, self._token = app, limits, token
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Pass the request on, or refuse it."""
@@ -49,13 +57,28 @@ class RequestLimits:
         status, kind, reason = refusal
         body = json.dumps({"kind": kind, "reason": reason}).encode()
         headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+        if status == 401:
+            headers.append((b"www-authenticate", b"Bearer"))
+        if status == 303:
+            cookie = f"{COOKIE}={self._token}; HttpOnly; SameSite=Strict; Path=/"
+            headers += [(b"location", b"/"), (b"set-cookie", cookie.encode())]
         await send_with_headers({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
     def _refusal(self, scope: Any) -> tuple[int, str, str] | None:
-        if scope["method"] != "POST":
-            return None
         headers = {name.lower(): value for name, value in scope["headers"]}
+        if self._token is not None and not self._is_known(headers):
+            given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
+            if scope["method"] == "GET" and scope["path"] == "/" and self._fits(given):
+                return 303, "token", "go on to the page; the token is now in a cookie."
+            return 401, "token", (
+                "this server wants a token: open the address that `vhd serve` printed, or send the header "
+                "'Authorization: Bearer TOKEN'."
+            )  # fmt: skip
+        if scope["method"] != "POST" or not (
+            headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers
+        ):
+            return None
         # A form on another site can post plain text without a CORS preflight, but not JSON.
         if headers.get(b"content-type", b"").split(b";")[0].strip().lower() != b"application/json":
             return 415, "content-type", "requests are JSON: send the header 'content-type: application/json'."
@@ -63,6 +86,22 @@ class RequestLimits:
         if not length.isdigit() or int(length) > self._limits.body_bytes:
             return self._too_large()
         return None
+
+    def _is_known(self, headers: dict[bytes, bytes]) -> bool:
+        """Whether the token is in the headers."""
+        scheme, _, given = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
+        if scheme.lower() == "bearer" and self._fits(given.strip()):
+            return True
+        try:
+            cookie = SimpleCookie(headers.get(b"cookie", b"").decode("latin-1")).get(COOKIE)
+        except CookieError:
+            return False
+        return cookie is not None and self._fits(cookie.value)
+
+    def _fits(self, given: str) -> bool:
+        """Compared in constant time, which says nothing about the token."""
+        assert self._token is not None
+        return secrets.compare_digest(given.encode(), self._token.encode())
 
     def _too_large(self) -> tuple[int, str, str]:
         return 413, "too-large", f"the request is larger than {self._limits.body_bytes} bytes. Ask for less at once."

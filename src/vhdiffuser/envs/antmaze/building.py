@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from functools import cache, partial
 
-from vhdiffuser.data.build import ChunkMaker
+from vhdiffuser.data.build import ChunksMaker
 from vhdiffuser.envs.antmaze.simulator import AntPhysics
 from vhdiffuser.envs.antmaze.walker import Walker
-from vhdiffuser.envs.locomaze.building import build_chunk
+from vhdiffuser.envs.locomaze.building import build_chunks
 from vhdiffuser.envs.locomaze.datasets import DataRecipe
 from vhdiffuser.envs.locomaze.maze import MazeName
 
 
-def chunk_maker(recipe: DataRecipe, walker: Walker | None = None) -> ChunkMaker:
+def chunks_maker(recipe: DataRecipe, walker: Walker | None = None) -> ChunksMaker:
     """Makes chunks of one dataset, by default with the shipped walker."""
-    return partial(build_chunk, recipe, _physics(recipe.maze), walker or _shipped_walker())
+    return partial(build_chunks, recipe, _physics(recipe.maze), (walker or _shipped_walker()).one_by_one)
 
 
 @cache

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Any
 
 import numpy as np
 
-from vhdiffuser.data.build import Builder, ChunkMaker
+from vhdiffuser.data.build import Builder, ChunksMaker
 from vhdiffuser.envs.base import PlanningEnv
 from vhdiffuser.envs.environment import Environment
 from vhdiffuser.envs.locomaze.datasets import CHUNK, DataRecipe, Kind, data_recipe, official_files
@@ -18,11 +20,41 @@ OGBENCH_TOLERANCE = 0.5
 """OGBench's goal radius: Euclidean, in metres."""
 TORSO_RADIUS = 0.25
 """Radius of the ant's torso: positions closer to a wall cannot be reached."""
+TOGETHER = 10
+"""Chunks of data whose bodies are stepped together: half a minute of work."""
 ACTION_NOISE: dict[Kind, float] = {"navigate": 0.2, "stitch": 0.2, "explore": 1.0}
 """Standard deviation of the noise on the walker's action in OGBench's data."""
 T_MAX: dict[Kind, int] = {"navigate": 160, "stitch": 160, "explore": 320}
 """Longest plan of OGBench's datasets, in states: a piece of a long route. In 160 steps the ant walks the four cells of
 a `stitch` episode, which has 201 states; when exploring, it gets 3 m far in 320 steps (docs/ogbench.md)."""
+
+WHOLE: dict[str, dict[str, Any]] = {
+    "planner": {"directness": 2.2},
+    "planner_loop": {"updates": 17_000},
+    "planning": {"smoothing": 4.0, "stretch": 1.5, "gamma": 2.4},
+    "dynamics": {"pace": 0.15},
+}
+"""The paper's benchmark. The data moves in circles, and the ant is often delayed at corners: so the planner learns from
+direct crops, and its plans are stretched. The ant has a single gait and covers 0.15 m per step when it walks straight:
+its controller follows the path at that pace."""
+PIECES: dict[str, dict[str, Any]] = {
+    "planner": {"directness": 2.2, "frame": 20.0, "dim": 16},
+    "planner_loop": {"updates": 3_000},
+    "planning": {"smoothing": 4.0, "gamma": 1.3, "piece": 64, "tube": 0.25},
+    "length": {"relay_graph": {"sparse_cost": 1.0, "centring": 2.4}},
+    "dynamics": {
+        "hidden": 256,
+        "directions": True,
+        "pace": 0.06,
+        "teacher_ahead": 16,
+        "foreign": 0.5,
+        "rounds": 3,
+    },
+    "dynamics_loop": {"updates": 5_000, "learning_rate": 2e-3},
+}
+"""OGBench's mazes: pieces of 64 states that know no absolute place, along routes in the middle of the corridors. The
+walker teaches the controller to head for the place 1 m ahead on the path (16 steps of 0.06 m): farther ahead, it cuts
+corners."""
 
 
 def fallen(observations: FloatArray) -> BoolArray:
@@ -40,10 +72,16 @@ def _simulator(spec: EnvSpec, maze: MazeName) -> PlanningEnv:
     return AntMazeEnv(spec, maze)
 
 
-def _chunk_maker(recipe: DataRecipe) -> ChunkMaker:
-    from vhdiffuser.envs.antmaze.building import chunk_maker
+def _chunks_maker(recipe: DataRecipe) -> ChunksMaker:
+    from vhdiffuser.envs.antmaze.building import chunks_maker
 
-    return chunk_maker(recipe)
+    return chunks_maker(recipe)
+
+
+def _walker() -> Callable[[FloatArray, FloatArray], FloatArray]:
+    from vhdiffuser.envs.antmaze.walker import Walker
+
+    return Walker.load()
 
 
 def _environment(
@@ -53,8 +91,8 @@ def _environment(
     epsilon: float,
     T_max: int,
     budget: int,
+    recipes: Mapping[str, Mapping[str, Any]],
     horizons: tuple[int, ...] = (),
-    updates: int = 8_000,
 ) -> Environment:
     spec = EnvSpec(
         name=name,
@@ -79,32 +117,23 @@ def _environment(
         step_budget=budget,
         instances="the ant reset in a random free cell +- 1, goal in a random free cell +- 1 (OGBench's noise)",
         official=official_files(f"antmaze-{maze}-{kind}"),
-        builder=Builder(partial(_chunk_maker, recipe), chunk=CHUNK, transitions=recipe.transitions),
+        builder=Builder(partial(_chunks_maker, recipe), chunk=CHUNK, transitions=recipe.transitions, together=TOGETHER),
+        controller="path_following",
         fallen=fallen,
-        simulators=128,
-        recipes={
-            # The data moves in circles, and the ant is often delayed at corners: so the planner learns from direct
-            # crops, and its plans are stretched. The ant has a single gait, covers 0.15 m per step when it walks
-            # straight (upper quartile of the data over 24 steps) and cannot walk as slowly as a plan with a margin
-            # demands, so its controller follows the path at its own pace.
-            "default": {
-                "planner": {"directness": 2.2},
-                "planner_loop": {"updates": updates},
-                "planning": {"smoothing": 4.0, "stretch": 1.5, "gamma": 2.4},
-                "dynamics": {"pace": 0.15},
-            }
-        },
+        teacher=_walker,
+        simulators=1000,
+        recipes={"default": recipes},
     )
 
 
 def _of_ogbench(maze: MazeName, kind: Kind) -> Environment:
     epsilon = tolerance_normalised(maze, OGBENCH_TOLERANCE)
-    return _environment(f"antmaze-{maze}-{kind}", maze, kind, epsilon, T_MAX[kind], OGBENCH_STEPS)
+    return _environment(f"antmaze-{maze}-{kind}", maze, kind, epsilon, T_MAX[kind], OGBENCH_STEPS, PIECES)
 
 
 ENVIRONMENTS = (
     _environment(
-        "antmaze-medium", "medium", "navigate", 0.05, T_max=640, budget=2000, horizons=(256, 384, 512), updates=17_000
+        "antmaze-medium", "medium", "navigate", 0.05, T_max=640, budget=2000, recipes=WHOLE, horizons=(256, 384, 512)
     ),
 )
 """Table I of the paper, and what it leaves open."""

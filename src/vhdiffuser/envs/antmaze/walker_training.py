@@ -20,7 +20,7 @@ import numpy as np
 
 from vhdiffuser.envs.antmaze.walker import PROPRIOCEPTION, Walker
 from vhdiffuser.errors import DataError, needs_extra
-from vhdiffuser.files import atomic_path
+from vhdiffuser.files import atomic_path, make_folder, writing
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def train_walker(config: WalkerConfig, folder: Path, report: Callable[[dict[str,
     import torch
 
     torch.set_num_threads(config.threads)
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     model = SAC(
         "MlpPolicy",
         DummyVecEnv([make_directional_ant] * config.ants),
@@ -121,7 +121,7 @@ def train_walker(config: WalkerConfig, folder: Path, report: Callable[[dict[str,
             **evaluate_walker(Walker.load(actor)),
             "seconds_left": (config.steps - model.num_timesteps) / rate,
         }
-        with open(folder / "log.jsonl", "a") as log:
+        with writing(folder / "log.jsonl", "The last checkpoint is kept."), open(folder / "log.jsonl", "a") as log:
             log.write(json.dumps(entry) + "\n")
         report(entry)
     return folder / "ant_walker.safetensors"

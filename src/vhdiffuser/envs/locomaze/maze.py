@@ -58,6 +58,11 @@ def cell_of(xy: FloatArray | tuple[float, float]) -> tuple[int, int]:
     return int((xy[1] + 1.5 * CELL) / CELL), int((xy[0] + 1.5 * CELL) / CELL)
 
 
+def cells_of(xy: FloatArray) -> IntArray:
+    """(..., 2) cells (i, j) that contain points (..., 2)."""
+    return ((xy[..., ::-1] + 1.5 * CELL) / CELL).astype(np.int64)
+
+
 def noisy_centre(cell: tuple[int, int] | IntArray, rng: np.random.Generator) -> FloatArray:
     """(2,) a start or goal in the cell, as OGBench draws it: the centre +- 1 in x and y."""
     return cell_centre(cell) + rng.uniform(-NOISE, NOISE, 2)

@@ -11,11 +11,12 @@ from typing import Any
 import mujoco
 import numpy as np
 
-from vhdiffuser.envs.base import PlanningEnv
+from vhdiffuser.envs.base import PlanningEnv, Reset, VectorEnv
 from vhdiffuser.envs.locomaze.maze import CLEARANCE, cell_centre, noisy_centre, wall_boxes
 from vhdiffuser.envs.locomaze.oracle import free_cells
 from vhdiffuser.envs.locomaze.physics import LocoPhysics
 from vhdiffuser.envs.offscreen import Offscreen, resized
+from vhdiffuser.envs.walled_batch import BodiesVector
 from vhdiffuser.envs.walls import draw_free, wall_distance
 from vhdiffuser.errors import UnknownNameError, VhdError
 from vhdiffuser.types import EnvSpec, FloatArray, ImageArray, Instance
@@ -93,6 +94,12 @@ class LocoMazeEnv(PlanningEnv):
         """The whole maze from above, with the goal as OGBench draws it."""
         self._offscreen = resized(self._offscreen, self.physics.model, width, height)
         return self._offscreen.draw(self.physics.data, self._camera())
+
+    def vector(self, slots: int, threads: int, reset: Reset | None = None) -> VectorEnv | None:
+        """Bodies stepped together; None for a subclass with a `step` of its own."""
+        if type(self).step is not LocoMazeEnv.step:
+            return None
+        return BodiesVector(self, self.physics.batch(slots, threads), reset)
 
     def _camera(self) -> Any:
         camera = mujoco.MjvCamera()

@@ -10,20 +10,28 @@ from __future__ import annotations
 import mujoco
 import numpy as np
 
-from vhdiffuser.envs.base import PlanningEnv
+from vhdiffuser.envs.base import PlanningEnv, Reset, VectorEnv
 from vhdiffuser.envs.maze2d.maze import BALL_RADIUS, CELL_OFFSET, Maze
+from vhdiffuser.envs.walled_batch import Bodies, BodiesVector, WalledBatch, WallGrid
 from vhdiffuser.envs.walls import draw_free, extent, inside, wall_distance
 from vhdiffuser.errors import UnknownNameError, VhdError
-from vhdiffuser.types import EnvSpec, FloatArray, ImageArray, Instance
+from vhdiffuser.types import EnvSpec, FloatArray, ImageArray, Instance, IntArray
 
 MAX_SPEED = 5.0
 """Velocities are clipped to this before each step."""
+_REST = 1.2
+"""World coordinates of the ball at (0, 0)."""
+_MARGIN = 0.002
+"""Contacts act within this distance from either body."""
+_SLACK = 0.2
+"""A step moves the ball by 0.05 at most."""
 
 
 def maze_xml(maze: Maze) -> str:
     """The maze as MuJoCo XML."""
     walls = "\n".join(
-        f'<geom type="box" conaffinity="1" material="wall" pos="{r + 1} {c + 1} 0" size=".5 .5 .2"/>'
+        f'<geom name="wall_{r}_{c}" type="box" conaffinity="1" material="wall" pos="{r + 1} {c + 1} 0" '
+        'size=".5 .5 .2"/>'
         for r, row in enumerate(maze.rows)
         for c, tile in enumerate(row)
         if tile == "#"
@@ -34,12 +42,12 @@ def maze_xml(maze: Maze) -> str:
       <option timestep="0.01" gravity="0 0 0" iterations="20" integrator="Euler"/>
       <default>
         <joint damping="1" limited="false"/>
-        <geom friction=".5 .1 .1" density="1000" margin="0.002" condim="1" contype="2" conaffinity="1"/>
+        <geom friction=".5 .1 .1" density="1000" margin="{_MARGIN}" condim="1" contype="2" conaffinity="1"/>
       </default>
       <asset><material name="wall" rgba=".7 .5 .3 1"/></asset>
       <worldbody>
         <geom name="ground" type="plane" size="40 40 .25" pos="0 0 -.1" contype="1" conaffinity="0"/>
-        <body name="ball" pos="1.2 1.2 0">
+        <body name="ball" pos="{_REST} {_REST} 0">
           <geom type="sphere" size="{BALL_RADIUS}" contype="1"/>
           <joint name="ball_x" type="slide" axis="1 0 0"/>
           <joint name="ball_y" type="slide" axis="0 1 0"/>
@@ -80,6 +88,23 @@ class MazePhysics:
         return np.concatenate([self.position, self.velocity]).astype(np.float32)
 
 
+class MazeBatch(Bodies):
+    """Balls in one maze, stepped together: bitwise equal to as many `MazePhysics`."""
+
+    def __init__(self, maze: Maze, copies: int, threads: int = 1) -> None:
+        is_wall = np.array([[tile == "#" for tile in row] for row in maze.rows])
+        names = tuple(f"wall_{r}_{c}" for r, c in np.argwhere(is_wall))
+        walls = WallGrid(names, is_wall, origin=(1.0, 1.0), cell=1.0, axes=(0, 1), height=0.0, offset=(_REST, _REST))
+        self.simulations = WalledBatch(maze_xml(maze), walls, BALL_RADIUS + 2 * _MARGIN, _SLACK, copies, threads)
+
+    def step(self, copies: IntArray, actions: FloatArray) -> None:
+        """One control step of these copies, in ascending order, with actions (k, 2) in [-1, 1]."""
+        balls = self.simulations
+        balls.velocity[copies] = np.clip(balls.velocity[copies], -MAX_SPEED, MAX_SPEED)
+        balls.control[copies] = actions
+        balls.step(copies, 1)
+
+
 class Maze2dEnv(PlanningEnv):
     """The maze behind the planning interface."""
 
@@ -98,6 +123,12 @@ class Maze2dEnv(PlanningEnv):
         """One action, clipped to [-1, 1]^2."""
         self.physics.step(np.clip(action, -1.0, 1.0))
         return self.physics.state()
+
+    def vector(self, slots: int, threads: int, reset: Reset | None = None) -> VectorEnv | None:
+        """Balls stepped together; None for a subclass with a `step` of its own."""
+        if type(self).step is not Maze2dEnv.step:
+            return None
+        return BodiesVector(self, MazeBatch(self.maze, slots, threads), reset)
 
     def sample_instance(self, rng: np.random.Generator, distribution: str = "reset") -> Instance:
         """`reset`: as in D4RL, cells +- 0.1; `uniform`: anywhere the ball fits, at rest."""

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from functools import cache, partial
 
-from vhdiffuser.data.build import ChunkMaker
-from vhdiffuser.envs.locomaze.building import build_chunk
+from vhdiffuser.data.build import ChunksMaker
+from vhdiffuser.envs.locomaze.building import build_chunks
 from vhdiffuser.envs.locomaze.datasets import DataRecipe
 from vhdiffuser.envs.locomaze.maze import MazeName
 from vhdiffuser.envs.pointmaze.simulator import PointPhysics
 from vhdiffuser.types import FloatArray
 
 
-def chunk_maker(recipe: DataRecipe) -> ChunkMaker:
+def chunks_maker(recipe: DataRecipe) -> ChunksMaker:
     """Makes chunks of one dataset."""
-    return partial(build_chunk, recipe, _physics(recipe.maze), follow)
+    return partial(build_chunks, recipe, _physics(recipe.maze), follow)
 
 
 def follow(rest: FloatArray, direction: FloatArray) -> FloatArray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from vhdiffuser.data.build import Builder, ChunkMaker
+from vhdiffuser.data.build import Builder, ChunksMaker
 from vhdiffuser.envs.base import PlanningEnv
 from vhdiffuser.envs.environment import Environment
 from vhdiffuser.envs.locomaze.datasets import CHUNK, DataRecipe, Kind, data_recipe, official_files
@@ -22,6 +22,8 @@ CLOSEST = 0.63
 """Minimum distance of its centre from a wall: walls are soft, and a step can move the body 0.2 m into one."""
 ACTION_NOISE = 0.5
 """Standard deviation of the noise on the action in OGBench's data."""
+TOGETHER = 50
+"""Chunks of data whose bodies are stepped together: numpy's cost per call is shared by all."""
 T_MAX = 128
 """Longest plan, in states: a piece of a long route. The four cells of a `stitch` episode, which has 201 states, take
 the point about 100 steps (docs/ogbench.md)."""
@@ -33,10 +35,10 @@ def _simulator(spec: EnvSpec, maze: MazeName) -> PlanningEnv:
     return PointMazeEnv(spec, maze)
 
 
-def _chunk_maker(recipe: DataRecipe) -> ChunkMaker:
-    from vhdiffuser.envs.pointmaze.building import chunk_maker
+def _chunks_maker(recipe: DataRecipe) -> ChunksMaker:
+    from vhdiffuser.envs.pointmaze.building import chunks_maker
 
-    return chunk_maker(recipe)
+    return chunks_maker(recipe)
 
 
 def _environment(maze: MazeName, kind: Kind) -> Environment:
@@ -65,7 +67,7 @@ def _environment(maze: MazeName, kind: Kind) -> Environment:
         step_budget=OGBENCH_STEPS,
         instances="start and goal in random free cells +- 1 (OGBench's noise)",
         official=official_files(name),
-        builder=Builder(partial(_chunk_maker, recipe), chunk=CHUNK, transitions=recipe.transitions),
+        builder=Builder(partial(_chunks_maker, recipe), chunk=CHUNK, transitions=recipe.transitions, together=TOGETHER),
         simulators=1000,
         # Half of a `stitch` episode is spent at its goal, which plans should not imitate.
         # The point's body fills a third of a corridor, so routes keep to the middle of the data, and plans to their

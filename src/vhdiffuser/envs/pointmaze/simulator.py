@@ -9,17 +9,21 @@ from __future__ import annotations
 import mujoco
 import numpy as np
 
-from vhdiffuser.envs.locomaze.maze import MazeName, cell_of
-from vhdiffuser.envs.locomaze.physics import FRAME_SKIP, LocoPhysics
+from vhdiffuser.envs.locomaze.maze import MazeName, cell_of, cells_of
+from vhdiffuser.envs.locomaze.physics import FRAME_SKIP, LocoBatch, LocoPhysics
 from vhdiffuser.envs.locomaze.simulator import LocoMazeEnv
 from vhdiffuser.envs.pointmaze.environments import CLOSEST, RADIUS, STEP_LENGTH
-from vhdiffuser.types import EnvSpec, FloatArray, ImageArray
+from vhdiffuser.types import BoolArray, EnvSpec, FloatArray, ImageArray, IntArray
+
+_NEAR = RADIUS + 1e-6
+"""Half the side of the square around the ball in which walls can push it."""
 
 
 class PointPhysics(LocoPhysics):
     """The point: moved by its action, pushed only by walls."""
 
     body = "point"
+    reach = RADIUS
 
     def __init__(self, maze: MazeName = "medium") -> None:
         super().__init__(maze)
@@ -44,14 +48,41 @@ class PointPhysics(LocoPhysics):
         """(2,) float64 copy of the position."""
         return self.position.copy()
 
+    def batch(self, copies: int, threads: int = 1) -> LocoBatch:
+        """As many copies, to be stepped together."""
+        return PointBatch(self, copies, threads)
+
     def _near_wall(self) -> bool:
         """Whether the square around the ball reaches into a wall's cell."""
         x, y = self.position.tolist()
-        reach = RADIUS + 1e-6
-        top, left = cell_of((x - reach, y - reach))
-        bottom, right = cell_of((x + reach, y + reach))
+        top, left = cell_of((x - _NEAR, y - _NEAR))
+        bottom, right = cell_of((x + _NEAR, y + _NEAR))
         rows = self._is_wall[top], self._is_wall[bottom]
         return rows[0][left] or rows[0][right] or rows[1][left] or rows[1][right]
+
+
+class PointBatch(LocoBatch):
+    """Points stepped together; as in `PointPhysics`, only those near a wall are simulated."""
+
+    def __init__(self, physics: PointPhysics, copies: int, threads: int = 1) -> None:
+        super().__init__(physics, copies, threads)
+        self._is_wall: BoolArray = physics.maze_map == 1
+
+    def step(self, copies: IntArray, actions: FloatArray) -> None:
+        """One control step of these copies, in ascending order, with actions (k, 2) in [-1, 1]."""
+        points = self.simulations
+        moved = points.position[copies] + STEP_LENGTH * actions
+        points.position[copies], points.velocity[copies] = moved, 0.0
+        near = np.zeros(len(copies), bool)
+        for side in ((-1, -1), (-1, 1), (1, -1), (1, 1)):
+            i, j = cells_of(moved + _NEAR * np.array(side)).T
+            near |= self._is_wall[i, j]
+        points.warmstart[copies[~near]] = 0.0
+        points.step(copies[near], FRAME_SKIP)
+
+    def observations(self, copies: IntArray) -> FloatArray:
+        """(k, 2) float64."""
+        return self.simulations.position[copies]
 
 
 class PointMazeEnv(LocoMazeEnv):

@@ -1,0 +1,140 @@
+"""Arms of an analysis: planners that differ in one thing, run on the same instances."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vhdiffuser.benchmark.methods import controller_for, load_choice
+from vhdiffuser.benchmark.run import run_benchmark
+from vhdiffuser.benchmark.settings import BenchConfig
+from vhdiffuser.control.base import default_controller
+from vhdiffuser.diffusion.options import OptionChanges
+from vhdiffuser.envs.environment import Environment
+from vhdiffuser.errors import DataError
+from vhdiffuser.planner.planner import Planner
+from vhdiffuser.report.analyses import FOLDER, Analysis
+from vhdiffuser.results.cells import Cell
+from vhdiffuser.results.paths import result_path
+from vhdiffuser.results.rows import Row, read_results
+from vhdiffuser.results.summary import success_by_path_length, wilson_interval
+from vhdiffuser.weights.places import Source, find_model
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+OnRow = Callable[[str, int, int], None]
+"""Called after each execution with the arm, the runs done and those to do."""
+
+
+@dataclass(frozen=True)
+class Study:
+    """On what every arm of an analysis is run."""
+
+    environment: Environment
+    """Environment."""
+    results: Path
+    """Folder of results; rows go to `analysis/NAME` in it."""
+    n: int = 500
+    """Instances per seed."""
+    seeds: tuple[int, ...] = (100,)
+    """Test seeds."""
+    protocols: tuple[str, ...] = ("ss", "rp")
+    """Protocols."""
+    source: Source = "auto"
+    """Where models are looked up."""
+    workers: int = 1
+    """Simulator processes."""
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One planner and how long its plans are."""
+
+    name: str
+    """Its name in tables and folders."""
+    method: str
+    """The method whose row it is or resembles."""
+    planner: Path
+    """The planner's model file."""
+    length: Path | None = None
+    """The Length Predictor's, where lengths are predicted."""
+    scale: float = 1.0
+    """lambda: plans are this many times as long as usual."""
+
+    def models(self) -> dict[str, Path]:
+        """Model files by kind; a `DataError` names a missing one."""
+        found = {"planner": self.planner} | ({} if self.length is None else {"length": self.length})
+        for kind, path in found.items():
+            if not path.is_file():
+                raise DataError(f"'{self.name}' needs the {kind} model {path}, which is not there: train it first.")
+        return found
+
+
+def model(study: Study, kind: str, horizon: int | None = None, recipe: str = "default") -> Path:
+    """The model file of a kind, as the benchmark finds it."""
+    return find_model(study.environment.name, kind, study.source, horizon, recipe)
+
+
+def run_arm(
+    study: Study, analysis: Analysis, arm: Arm, on_row: OnRow | None = None, **options: Unpack[OptionChanges]
+) -> dict[str, list[Row]]:
+    """Rows of an arm by protocol, over all seeds; those on disk are not run again. `options` change its planning."""
+    environment = study.environment
+    choice = load_choice(arm.models(), environment, study.source, **options)
+    planner = choice.planner
+    assert isinstance(planner, Planner)
+    if arm.length is not None:
+        scaled = planner.with_options(gamma=arm.scale * planner.options.gamma)
+        choice = replace(choice, planner=scaled, options=scaled.options)
+    else:
+        assert planner.config.horizon is not None
+        length = max(round(arm.scale * planner.config.horizon), 2)
+        planner.lengths = (2, max(planner.lengths[1], length))
+        choice = replace(choice, horizon=length)
+    config = BenchConfig(
+        environment=environment,
+        methods=(arm.method,),
+        protocols=study.protocols,
+        n=study.n,
+        seeds=study.seeds,
+        keep=0,
+        workers=study.workers,
+    )
+    folder = study.results / FOLDER / analysis.name / f"{arm.name.replace(', ', '-').replace(' ', '-')}-{arm.scale:g}"
+    total = len(study.protocols) * len(study.seeds) * study.n
+    done = 0
+
+    def count(row: Row) -> None:
+        nonlocal done
+        done += 1
+        if on_row is not None:
+            on_row(arm.name, done, total)
+
+    name = controller_for((arm.method,), environment)
+    controller = default_controller(environment.spec, study.source, name)
+    run_benchmark(config, folder, lambda *_: choice, controller, count)
+    paths = {
+        protocol: [result_path(folder, environment.name, arm.method, protocol, seed) for seed in study.seeds]
+        for protocol in study.protocols
+    }
+    return {protocol: Cell(tuple(map(read_results, files))).rows for protocol, files in paths.items()}
+
+
+def outcome(rows: Sequence[Row]) -> dict[str, Any]:
+    """What tables show of rows: SR with its interval, AES, SPL and the mean length of the first plans."""
+    hits = sum(row.success for row in rows)
+    low, high = wilson_interval(hits, len(rows))
+    return {
+        "n": len(rows),
+        "success_rate": hits / len(rows),
+        "low": low,
+        "high": high,
+        "average_executed_steps": float(np.mean([row.steps for row in rows])),
+        "spl": success_by_path_length(rows),
+        "mean_length": float(np.mean([row.planned_length for row in rows])),
+    }

@@ -1,0 +1,251 @@
+"""Sweeps: a grid of recipe fields over environments and training seeds, each point trained and evaluated.
+
+Trainings that points share are made once: fields of `planning` need none. What is finished is on disk, so a sweep goes
+on where it stopped. A sweep is for choosing, so test seeds of 100 and above are refused (docs/seeds.md).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, is_dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from vhdiffuser.arguments import as_seed, as_whole
+from vhdiffuser.benchmark.evaluate import evaluate
+from vhdiffuser.benchmark.methods import PlannerChoice
+from vhdiffuser.cluster import GraphTask, LocalPool, RayPool, run_graph
+from vhdiffuser.data.store import dataset_path
+from vhdiffuser.envs.registry import get_environment
+from vhdiffuser.errors import DataError, VhdError
+from vhdiffuser.files import atomic_path, sha256
+from vhdiffuser.length.predictor import LengthPredictor
+from vhdiffuser.planner.planner import Planner
+from vhdiffuser.recipes.recipe import PARTS, Recipe, get_recipe
+from vhdiffuser.recipes.train import train_length, train_planner
+from vhdiffuser.results.cells import FIRST_TEST_SEED
+from vhdiffuser.weights.places import find_model, run_folder
+
+_TRAINED = {"planner": ("planner", "planner_loop"), "length": ("length", "length_loop")}
+"""Parts of a recipe on which each network's training depends."""
+
+
+@dataclass(frozen=True)
+class SweepConfig:
+    """What to try, and how to judge it."""
+
+    environments: tuple[str, ...]
+    grid: Mapping[str, tuple[Any, ...]]
+    """Values of each field, by its name in the recipe: `planner.stride`, `length.network.width`."""
+    recipe: str = "default"
+    """Recipe that the points change."""
+    seeds: tuple[int, ...] = (0,)
+    """Training seeds."""
+    n: int = 100
+    """Instances per point and protocol."""
+    protocols: tuple[str, ...] = ("ss",)
+    test_seed: int = 0
+    """Seed of the instances."""
+
+    def __post_init__(self) -> None:
+        as_whole("n (instances of each point)", self.n, least=1)
+        for seed in (*self.seeds, self.test_seed):
+            as_seed(seed)
+        if self.test_seed >= FIRST_TEST_SEED:
+            raise VhdError(
+                f"test seed {self.test_seed} is for published figures: whatever a sweep chooses would be tuned on it. "
+                f"Choose on seeds 0 to {FIRST_TEST_SEED - 1}."
+            )
+        for name in ("environments", "seeds", "protocols"):
+            if not getattr(self, name):
+                raise VhdError(f"no {name[:-1]} was given; name one or more {name}.")
+
+    def points(self) -> list[Point]:
+        """All points of the grid."""
+        values = [dict(zip(self.grid, values, strict=True)) for values in itertools.product(*self.grid.values())]
+        return [
+            Point(env, chosen, seed, _changed(get_recipe(env, self.recipe), chosen, seed))
+            for env in self.environments
+            for chosen in values
+            for seed in self.seeds
+        ]
+
+
+@dataclass(frozen=True)
+class Point:
+    """One environment, one value of each field, one training seed."""
+
+    environment: str
+    values: Mapping[str, Any]
+    seed: int
+    recipe: Recipe = field(repr=False)
+
+    @property
+    def name(self) -> str:
+        """A name of its own, the same in every sweep."""
+        return _digest([self.environment, dict(self.values), self.seed, self.recipe.name])
+
+    def trains(self, kind: str) -> bool:
+        """Whether its planner or Length Predictor is trained for it; otherwise the one that is there is used."""
+        return any(name.split(".")[0] in _TRAINED[kind] for name in self.values)
+
+    def run(self, kind: str) -> str:
+        """Name of the training run of its planner or Length Predictor: shared by all points that train alike."""
+        parts = [asdict(getattr(self.recipe, part)) for part in _TRAINED[kind]]
+        return f"sweep-{kind}-{_digest([self.environment, parts])}"
+
+
+def parse_grid(texts: Sequence[str]) -> dict[str, tuple[Any, ...]]:
+    """`planner.stride=4,8` and so on: a comma separates values, each a JSON value or a word."""
+    grid: dict[str, tuple[Any, ...]] = {}
+    for text in texts:
+        name, equals, values = text.partition("=")
+        if not equals or not values or name.partition(".")[0] not in PARTS:
+            raise VhdError(
+                f"'{text}': a field is given as PART.FIELD=VALUE,VALUE, for example planner.stride=4,8. "
+                f"Parts: {', '.join(PARTS)} (`vhd recipes ENV` lists their fields)."
+            )
+        if name in grid:
+            raise VhdError(f"{name} is given twice; name all its values at once.")
+        grid[name] = tuple(_value(value) for value in re.split(r",(?![^\[]*\])", values))
+    return grid
+
+
+def _value(text: str) -> Any:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return text
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _changed(recipe: Recipe, values: Mapping[str, Any], seed: int) -> Recipe:
+    parts: dict[str, Any] = {"planner_loop": {"seed": seed}, "length_loop": {"seed": seed}}
+    for name, value in values.items():
+        part, *inner = name.split(".")
+        if not inner:
+            raise VhdError(f"'{name}' is a part of the recipe; name one of its fields, as in {name}.FIELD.")
+        place, known = parts.setdefault(part, {}), getattr(recipe, part)
+        for step in inner[:-1]:
+            place, known = place.setdefault(step, {}), getattr(known, step, None)
+        if not is_dataclass(known) or not hasattr(known, inner[-1]):
+            fields = ", ".join(asdict(getattr(recipe, part)))
+            raise VhdError(f"recipe '{recipe.name}' has no field {name}. Fields of {part}: {fields}.")
+        place[inner[-1]] = value
+    return recipe.changed(**parts)
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:12]
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A sweep and the folder of its results."""
+
+    config: SweepConfig
+    folder: Path
+
+    def __post_init__(self) -> None:
+        """Refuse a folder of another sweep, and whatever cannot work, before anything is trained."""
+        asked = json.loads(json.dumps(asdict(self.config)))
+        path = self.folder / "sweep.json"
+        if path.exists():
+            there = json.loads(path.read_text(encoding="utf-8"))
+            if there != asked:
+                differ = [key for key in asked if there.get(key) != asked[key]]
+                raise DataError(f"{path}: belongs to another sweep (other {', '.join(differ)}). Choose another folder.")
+        for point in self.config.points():
+            get_environment(point.environment).require_simulator()
+            if not dataset_path(point.environment).is_file() and (point.trains("planner") or point.trains("length")):
+                raise DataError(f"{point.environment}: no dataset. Run `vhd data get {point.environment}` first.")
+            for kind in ("planner", "length"):
+                if not point.trains(kind) and not find_model(point.environment, kind).is_file():
+                    raise DataError(
+                        f"{point.environment}: the grid changes nothing of its {kind}, and there is none. Run "
+                        f"`vhd train {kind} {point.environment}` first."
+                    )
+        with atomic_path(path) as temporary:
+            temporary.write_text(json.dumps(asked, indent=2) + "\n", encoding="utf-8")
+
+    def result_path(self, point: Point) -> Path:
+        """File of a point's result."""
+        return self.folder / "points" / f"{point.name}.json"
+
+    def tasks(self) -> dict[str, GraphTask]:
+        """What is still to do: trainings, each once, and the evaluation of each point after its own."""
+        tasks: dict[str, GraphTask] = {}
+        for point in self.config.points():
+            if self.result_path(point).is_file():
+                continue
+            needs = []
+            for kind in ("length", "planner"):
+                if point.trains(kind):
+                    name = f"train {kind} {point.environment} {point.run(kind)}"
+                    tasks[name] = GraphTask(_train, (kind, point))
+                    needs.append(name)
+            where = (self.folder / "rows" / point.name).absolute()
+            tasks[f"evaluate {point.name}"] = GraphTask(_evaluate, (point, self.config, where), tuple(needs))
+        return tasks
+
+    def run(self, pool: RayPool | LocalPool) -> Iterator[tuple[str, int]]:
+        """Do it; yields each finished task and the number of all tasks."""
+        tasks = self.tasks()
+        by_name = {f"evaluate {point.name}": point for point in self.config.points()}
+        for name, result in run_graph(tasks, pool):
+            if (point := by_name.get(name)) is not None:
+                value = {"environment": point.environment, "seed": point.seed, "values": dict(point.values), **result}
+                with atomic_path(self.result_path(point)) as temporary:
+                    temporary.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
+            yield name, len(tasks)
+
+    def results(self) -> list[dict[str, Any]]:
+        """The results of all finished points, the best first."""
+        paths = [self.result_path(point) for point in self.config.points()]
+        found = [json.loads(path.read_text(encoding="utf-8")) for path in paths if path.is_file()]
+        first = self.config.protocols[0]
+        return sorted(found, key=lambda result: (-result[first]["success_rate"], result[first]["steps"]))
+
+
+def _train(kind: str, point: Point) -> str:
+    """Train one network, or go on where that stopped."""
+    recipe = point.recipe
+    one = {"threads": 1}
+    recipe = recipe.changed(planner_loop=one, length_loop=one)
+    if kind == "length":
+        return str(train_length(point.environment, recipe, name=point.run(kind)))
+    # Planning options are set when the point is evaluated, so that points which differ in them share this training.
+    planning = get_recipe(point.environment, recipe.name).planning
+    return str(train_planner(point.environment, replace(recipe, planning=planning), name=point.run(kind)))
+
+
+def _evaluate(point: Point, config: SweepConfig, folder: Path) -> dict[str, Any]:
+    """Success rate and executed steps of a point, by protocol."""
+    paths = {
+        kind: run_folder(point.environment, point.run(kind)) / "model.safetensors"
+        if point.trains(kind)
+        else find_model(point.environment, kind)
+        for kind in ("planner", "length")
+    }
+    route = find_model(point.environment, "route")
+    predictor = LengthPredictor.load(paths["length"], routes=route if route.is_file() else None)
+    planner = Planner.load(paths["planner"], predictor, outside="ignore")
+    chosen = {name.partition(".")[2]: value for name, value in point.values.items() if name.startswith("planning.")}
+    planner = planner.with_options(**chosen)
+    choice = PlannerChoice.of(planner, {kind: sha256(path) for kind, path in paths.items()})
+    summaries = evaluate(
+        choice, point.environment, config.n, protocols=config.protocols, seeds=config.test_seed, folder=folder
+    )
+    return {
+        summary.protocol: {
+            "n": summary.n,
+            "success_rate": summary.success_rate,
+            "success_rate_interval": summary.success_rate_interval,
+            "steps": summary.average_executed_steps,
+        }
+        for summary in summaries
+    }

@@ -1,0 +1,242 @@
+"""`vhd analyse`: the paper's analyses, one command each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+from tyro.conf import Positional
+
+from vhdiffuser.console import err, out, print_json, progress_bar
+from vhdiffuser.envs.registry import get_environment
+from vhdiffuser.weights.places import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from vhdiffuser.analysis.arms import Study
+    from vhdiffuser.report.comparison import Comparison
+    from vhdiffuser.training.loop import Status
+
+Name = Annotated[str, tyro.conf.arg(metavar="ENV")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Common:
+    """Options of every analysis."""
+
+    env: Positional[Name]
+    """Environment: see `vhd envs`."""
+    n: int = 500
+    """Instances per seed."""
+    seeds: tuple[int, ...] = (100,)
+    """Test seeds, pooled: 0 to 99 for development, 100 and above for published figures."""
+    weights: Source = "auto"
+    """Models to use: trained (by you), shipped, auto (trained if available), or a folder of weights."""
+    results: Path = Path("results")
+    """Folder of results: rows, table and figure go to `analysis` in it, and `vhd report` shows them."""
+    train: bool = True
+    """Train planners that are missing, with the default recipe (resumable); otherwise they are an error."""
+    threads: int | None = None
+    """CPU threads of a training (default: torch's choice)."""
+    json: bool = False
+    """Print the table as a JSON list."""
+    quiet: bool = False
+    """No progress bars."""
+
+    def _study(self, protocols: tuple[str, ...]) -> Study:
+        from vhdiffuser.analysis.arms import Study
+
+        environment = get_environment(self.env)
+        environment.require_simulator()
+        return Study(environment, self.results, self.n, self.seeds, protocols, self.weights)
+
+    def _train(self, study: Study, analysis: str) -> None:
+        """Train what the analysis needs and does not find."""
+        from vhdiffuser.analysis.studies import missing_trainings
+        from vhdiffuser.recipes.train import train_planner
+
+        for run, recipe in missing_trainings(study, analysis).items() if self.train else ():
+            with progress_bar(f"training {study.environment.name} {run}", "updates", self.quiet) as progress:
+
+                def report(status: Status, progress: Any = progress) -> None:
+                    progress(status.update, status.updates, note=f"{status.seconds_left / 60:.1f} min to go")
+
+                changed = recipe.changed(planner_loop={"threads": self.threads})
+                train_planner(study.environment.name, changed, name=run, on_status=report)
+
+    def _show(self, analyse: Callable[..., Comparison], name: str) -> None:
+        """Run the analysis with a progress bar; print its table and draw its figures."""
+        from vhdiffuser.report.analyses import ANALYSES, FOLDER
+
+        with progress_bar(f"analyse {name} {self.env}", "runs", self.quiet) as progress:
+            table = analyse(on_row=lambda arm, done, total: progress(done, total, note=arm))
+        rows = [row for row in table.rows if row["environment"] == get_environment(self.env).name]
+        written = [path for _, path in ANALYSES[name].figures(self.results, self.results / FOLDER)]
+        if self.json:
+            print_json(rows)
+            return
+        out.print(table.markdown(), markup=False, highlight=False)
+        for path in (table.path, table.markdown_path, *written):
+            err.print(f"wrote {path}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Crops(Common):
+    """Effect of variable-length training: planners of random and of fixed crops, driven by the same predictors.
+
+    Example: vhd analyse crops maze2d-umaze --n 200
+    """
+
+    predictors: tuple[str, ...] = ("default", "paper")
+    """Length Predictors, by recipe; train the paper's with `vhd train length ENV --recipe paper`."""
+    protocols: tuple[str, ...] = ("ss", "rp")
+    """Protocols."""
+
+    def run(self) -> None:
+        """Run it."""
+        from vhdiffuser.analysis.studies import crops
+
+        study = self._study(self.protocols)
+        self._train(study, "crops")
+        self._show(lambda on_row: crops(study, self.predictors, on_row), "crops")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mismatch(Common):
+    """Robustness to length mismatch: SR and SPL of plans of lambda times their usual length.
+
+    The usual length is L_hat, or a fixed horizon. Examples:
+
+        vhd analyse mismatch maze2d-umaze --n 200
+        vhd analyse mismatch maze2d-large --methods vhd fh-lp --scales 0.6 1 1.5
+    """
+
+    scales: tuple[float, ...] = (0.6, 0.8, 1.0, 1.25, 1.5, 2.0)
+    """lambda."""
+    methods: tuple[str, ...] = ("vhd", "fh-lp", "fh-h1", "fh-h2", "fh-h3")
+    """Methods."""
+    protocols: tuple[str, ...] = ("ss",)
+    """Protocols."""
+    piece: int | None = None
+    """States of a piece; 0 draws every plan whole (default: the planner's own)."""
+
+    def run(self) -> None:
+        """Run it."""
+        from vhdiffuser.analysis.studies import mismatch
+
+        study = self._study(self.protocols)
+        self._train(study, "mismatch")
+        self._show(lambda on_row: mismatch(study, self.scales, self.methods, on_row, piece=self.piece), "mismatch")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lengths(Common):
+    """Length generalisation: planners that never saw long crops, or crops of a range of lengths, plan at those lengths.
+
+    Example: vhd analyse lengths maze2d-umaze
+    """
+
+    def run(self) -> None:
+        """Run it."""
+        from vhdiffuser.analysis.studies import lengths
+
+        study = self._study(("ss",))
+        self._train(study, "lengths")
+        self._show(lambda on_row: lengths(study, on_row), "lengths")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """Ablation of the Length Predictor: the paper's and the default recipe, without one part at a time.
+
+    Every variant is trained for as many updates, with phases that fit them. Examples:
+
+        vhd analyse terms maze2d-umaze --only paper paper-no-triangle default --updates 2000
+        vhd analyse terms maze2d-large --no-train         judge those that are trained
+    """
+
+    env: Positional[Name]
+    """Environment: see `vhd envs`."""
+    only: tuple[str, ...] = ()
+    """Variants (default: all)."""
+    updates: int = 4000
+    """Updates of every variant."""
+    training_seeds: tuple[int, ...] = (0,)
+    """Seeds of training, each a run of its own."""
+    pairs: int = 2000
+    """Random pairs to judge on."""
+    results: Path = Path("results")
+    """Folder of results: the table goes to `analysis` in it, and `vhd report` shows it."""
+    train: bool = True
+    """Train what is missing (resumable)."""
+    threads: int | None = None
+    """CPU threads of a training (default: torch's choice)."""
+    json: bool = False
+    """Print the table as a JSON list."""
+    quiet: bool = False
+    """No progress bars."""
+
+    def run(self) -> None:
+        """Run it."""
+        from vhdiffuser.analysis.terms import terms
+
+        environment = get_environment(self.env)
+        environment.require_simulator()
+        with progress_bar(f"analyse terms {self.env}", "updates", self.quiet) as progress:
+
+            def on_status(run: str) -> Any:
+                return lambda status: progress(status.update, status.updates, note=run)
+
+            table = terms(
+                environment, self.results, self.only, self.updates, self.training_seeds, self.pairs, self.threads,
+                self.train, on_status,
+            )  # fmt: skip
+        if self.json:
+            print_json([row for row in table.rows if row["environment"] == environment.name])
+        else:
+            out.print(table.markdown(), markup=False, highlight=False)
+            err.print(f"wrote {table.path}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curve(Common):
+    """Learning curves: success against updates, from the snapshots that a training kept.
+
+    Snapshots are kept with `--snapshot-every`. Examples:
+
+        vhd train planner maze2d-umaze --recipe paper --snapshot-every 5000
+        vhd analyse curve maze2d-umaze --runs vhd-paper --n 100 --seeds 7
+    """
+
+    runs: tuple[str, ...] = ("vhd-paper",)
+    """Runs with snapshots. Those whose names end with `-paper` are driven by the paper's Length Predictor."""
+    protocols: tuple[str, ...] = ("ss", "rp")
+    """Protocols."""
+
+    def run(self) -> None:
+        """Run it."""
+        from vhdiffuser.analysis.studies import curve
+
+        study = self._study(self.protocols)
+        self._show(lambda on_row: curve(study, self.runs, on_row), "curve")
+
+
+@dataclass(frozen=True)
+class Analyse:
+    """The paper's analyses. Finished rows and trainings are kept: run the same command again to continue."""
+
+    command: Annotated[
+        Annotated[Crops, tyro.conf.subcommand("crops")]
+        | Annotated[Mismatch, tyro.conf.subcommand("mismatch")]
+        | Annotated[Lengths, tyro.conf.subcommand("lengths")]
+        | Annotated[Terms, tyro.conf.subcommand("terms")]
+        | Annotated[Curve, tyro.conf.subcommand("curve")],
+        tyro.conf.arg(name=""),
+    ]
+
+    def run(self) -> None:
+        """Run the subcommand."""
+        self.command.run()

@@ -1,0 +1,65 @@
+"""`vhd export onnx`: models for computers without torch or Python."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+from tyro.conf import Positional
+
+from vhdiffuser.console import out, print_json
+from vhdiffuser.envs.registry import find_environment
+from vhdiffuser.weights.places import Source
+
+
+@dataclass(frozen=True)
+class Export:
+    """Write planner, Length Predictor and controller as ONNX models, with a `config.json` that says all about them.
+
+    The folder holds what a robot's computer needs: `vhdiffuser.load_planner(FOLDER)` plans with it, and
+    examples/plan.cpp shows how to in C++. Examples:
+
+        vhd export onnx maze2d-umaze
+        vhd export onnx antmaze-medium --weights trained --out robot/models
+    """
+
+    format: Positional[Literal["onnx"]]
+    """Format: onnx."""
+    env: Positional[Annotated[str, tyro.conf.arg(metavar="ENV")]]
+    """Environment: see `vhd envs`."""
+    weights: Source = "auto"
+    """Models to use: trained (by you), shipped, auto (trained if available), or a folder of weights."""
+    steps: int | None = None
+    """Reverse steps (default: the planner's)."""
+    gamma: float | None = None
+    """Margin on the predicted length (default: the planner's)."""
+    piece: int | None = None
+    """States of a piece of a composed plan; 0: plans are drawn whole, as examples/plan.cpp does (default: the
+    planner's)."""
+    out: Path | None = None
+    """Folder to write (default: out/onnx/ENV)."""
+    json: bool = False
+    """Print the files as one JSON object."""
+
+    def run(self) -> None:
+        """Load, write, print."""
+        from vhdiffuser.control.base import default_controller
+        from vhdiffuser.control.inverse_dynamics import InverseDynamicsController
+        from vhdiffuser.execution.export_onnx import export_onnx
+        from vhdiffuser.planner.load import load_planner
+
+        planner = load_planner(self.env, source=self.weights, steps=self.steps, gamma=self.gamma, piece=self.piece)
+        controller = None
+        environment = find_environment(planner.spec.name)
+        if environment is not None and environment.learns_control and planner.spec.action_dim:
+            made = default_controller(planner.spec, self.weights)
+            controller = made if isinstance(made, InverseDynamicsController) else None
+        folder = self.out or Path("out/onnx") / planner.spec.name
+        written = export_onnx(planner, folder, controller)
+        if self.json:
+            print_json({name: str(path) for name, path in written.items()})
+            return
+        sizes = ", ".join(f"{name} {path.stat().st_size / 1e6:.1f} MB" for name, path in written.items())
+        out.print(f"{planner.spec.name}: wrote {folder}: {sizes}")

@@ -1,0 +1,63 @@
+"""A Length Predictor's network: by ONNX Runtime on a CPU, by torch on an accelerator or if it is one's own module."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from vhdiffuser.devices import is_cpu
+from vhdiffuser.errors import DataError, needs_extra
+from vhdiffuser.length.config import LengthConfig, goal_dims
+from vhdiffuser.runtime.mlp import length_model, length_shapes
+from vhdiffuser.runtime.network import Network, OnnxNetwork, check_shapes
+from vhdiffuser.types import EnvSpec
+from vhdiffuser.weights.format import Tensors
+
+if TYPE_CHECKING:
+    import torch
+
+    from vhdiffuser.length.network import MakeEncoder
+
+
+def length_network(
+    tensors: Tensors,
+    spec: EnvSpec,
+    config: LengthConfig,
+    device: torch.device | str = "cpu",
+    make_encoder: MakeEncoder | None = None,
+) -> Network:
+    """The network of a model file. Raises `DataError` for tensors that do not fit its config."""
+    if make_encoder is None:
+        sizes = config.network
+        goal_dim = None if config.full_state_goals else spec.goal_dim
+        known = (sizes.features, sizes.width, sizes.depth, sizes.relative)
+        check_shapes(tensors, length_shapes(spec.state_dim, goal_dim, len(config.quantiles), *known))
+        if is_cpu(device):
+            return OnnxNetwork(length_model(tensors, goal_dims(spec, config)), tensors)
+    with needs_extra("train", f"predicting on device '{device}', or with an encoder of your own,"):
+        from vhdiffuser.length.network import FourierEncoder, make_length_network
+        from vhdiffuser.torch_network import TorchNetwork, state_dict
+    module = make_length_network(spec, config, make_encoder or FourierEncoder)
+    try:
+        module.load_state_dict(state_dict(tensors))
+    except RuntimeError as error:
+        raise DataError(str(error)) from error
+    return TorchNetwork(module, device)
+
+
+def as_network(network: Network | torch.nn.Module, dims: tuple[int, ...]) -> Network:
+    """A network as a function of arrays; our own in torch on a CPU is copied to ONNX Runtime."""
+    if not hasattr(network, "state_dict"):
+        return cast(Network, network)
+    module = cast("torch.nn.Module", network)
+    from vhdiffuser.length.network import FourierEncoder, LengthNetwork
+    from vhdiffuser.torch_network import TorchNetwork, arrays
+
+    device = next((weight.device for weight in module.parameters()), "cpu")
+    ours = isinstance(module, LengthNetwork) and {type(module.phi_s), type(module.phi_g)} <= {
+        FourierEncoder,
+        type(None),
+    }
+    if ours and is_cpu(device):
+        tensors = arrays(module.state_dict())
+        return OnnxNetwork(length_model(tensors, dims), tensors)
+    return TorchNetwork(module, device)

@@ -1,0 +1,76 @@
+"""Routes that plans are composed along, around forbidden regions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+
+from vhdiffuser.diffusion.guidance import Cost
+from vhdiffuser.errors import BlockedRouteWarning, warn
+from vhdiffuser.length.route import Route, RouteGraph
+from vhdiffuser.normalizer import Normalizer
+from vhdiffuser.types import BoolArray, EnvSpec, FloatArray
+
+
+class Router:
+    """The routes of a planner: its route graph, without what costs of positions forbid."""
+
+    def __init__(self, graph: RouteGraph, spec: EnvSpec, normalizer: Normalizer, costs: Sequence[Cost] = ()) -> None:
+        """A place is forbidden where a cost is above 0. Without a route for the first cost, the next one counts."""
+        self.graph, self.costs, self.spec = graph, costs, spec
+        self.normalizer = normalizer.select(spec.goal_dims)
+        outside = [graph.outside(partial(self._forbidden, cost)) for cost in costs]
+        self.free = [free for free in outside if free is not None]
+
+    def _forbidden(self, cost: Cost, places: FloatArray) -> BoolArray:
+        """(n, goal_dim) normalised places -> (n,) whether they cost anything."""
+        return cost.values(self.normalizer.unnormalize(places).astype(np.float32)[None])[0] > 0
+
+    def routes(self, starts: FloatArray, targets: FloatArray, long: BoolArray) -> list[Route | None]:
+        """The route of each plan from (B, d) to (B, d); None if it needs none, or if none is known.
+
+        A plan needs one if it is `long` (B,), or if its route would lead through a forbidden region.
+        """
+        ends = zip(*(self._normal(states) for states in (starts, targets)), strict=True)
+        return [self._route(start, goal, bool(far)) for (start, goal), far in zip(ends, long, strict=True)]
+
+    def detours(self, starts: FloatArray, targets: FloatArray) -> FloatArray:
+        """(B,) steps by which the way around forbidden regions is longer; 0 where none is known."""
+        if not self.costs:
+            return np.zeros(len(starts))
+        here, there = self._normal(starts), self._normal(targets)
+        direct, around = self.graph.steps(here, there), np.full(len(here), np.inf)
+        for graph in self.free:
+            around = np.where(np.isfinite(around), around, graph.steps(here, there))
+        if blocked := int((np.isfinite(direct) & ~np.isfinite(around)).sum()):
+            warn(
+                f"{blocked} of {len(starts)} plans: no known route avoids the forbidden region. The plan is bent away "
+                "from it and may still enter it.",
+                BlockedRouteWarning,
+            )
+        known = np.isfinite(direct) & np.isfinite(around)
+        return np.maximum(around - direct, 0.0, out=np.zeros(len(here)), where=known)
+
+    def _route(self, start: FloatArray, goal: FloatArray, long: bool) -> Route | None:
+        if not long and not self.costs:
+            return None
+        route = self.graph.path(start, goal)
+        if self.costs and route.known and self._enters(route):
+            around = self._around(start, goal)
+            route, long = (around, True) if around is not None else (route, long)
+        return route if long and route.known and route.total > 0 else None
+
+    def _enters(self, route: Route) -> bool:
+        """Whether a route leads through a forbidden region."""
+        steps = np.linspace(0.0, route.total, max(int(route.total), 2))
+        return bool(self._forbidden(self.costs[0], route.at(steps)).any())
+
+    def _around(self, start: FloatArray, goal: FloatArray) -> Route | None:
+        """The route around forbidden regions, if one is known."""
+        found = (graph.path(start, goal) for graph in self.free)
+        return next((route for route in found if route.known), None)
+
+    def _normal(self, states: FloatArray) -> FloatArray:
+        return self.normalizer.normalize(self.spec.goal_of(states))

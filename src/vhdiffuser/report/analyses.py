@@ -1,0 +1,194 @@
+"""Tables and figures of the analyses (`vhd analyse`), from their JSON alone: `RESULTS/analysis/NAME.json`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vhdiffuser.drawing import new_figure, save_figure
+from vhdiffuser.report.comparison import Column, Comparison
+from vhdiffuser.report.paper import PROTOCOL_LABELS
+
+FOLDER = "analysis"
+"""Folder of the analyses within a folder of results."""
+
+Rows = Sequence[Mapping[str, Any]]
+_WHO = (Column("environment", "environment"), Column("arm", "planner"))
+_OUTCOME = (
+    Column("n", "n", ","),
+    Column("success_rate", "SR", ".1%"),
+    Column("low", "95 % from", ".1%"),
+    Column("high", "to", ".1%"),
+    Column("average_executed_steps", "AES", ".1f"),
+    Column("spl", "SPL", ".3f"),
+    Column("mean_length", "mean length of first plan", ".0f"),
+)
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """How one analysis is kept and shown."""
+
+    name: str
+    """Its name on the command line, and of its file."""
+    title: str
+    """Heading of its table and figure."""
+    says: str
+    """What is compared, in a sentence or two."""
+    key: tuple[str, ...]
+    """What tells its rows apart."""
+    columns: tuple[Column, ...]
+    """Columns of its table."""
+    draw: Callable[[Rows, str, Path], Path] | None = None
+    """Draws the rows of one environment: (rows, environment, path) -> path."""
+
+    def table(self, results: Path) -> Comparison:
+        """Its table in a folder of results; rows are added with `put`."""
+        return Comparison(results / FOLDER / f"{self.name}.json", self.key, self.columns, f"{self.title}. {self.says}")
+
+    def figures(self, results: Path, out: Path) -> list[tuple[str, Path]]:
+        """(environment, file) of each figure that its rows allow."""
+        rows = self.table(results).rows
+        drawn = []
+        for environment in dict.fromkeys(str(row["environment"]) for row in rows):
+            own = [row for row in rows if row["environment"] == environment]
+            if self.draw is not None:
+                drawn.append(
+                    (environment, self.draw(own, environment, out / f"{environment}-analysis-{self.name}.png"))
+                )
+        return drawn
+
+
+def _panels(
+    rows: Rows, environment: str, path: Path, x: str, label: str, values: Sequence[tuple[str, str, float]]
+) -> Path:
+    """One panel for each (key, title, factor), one line for each arm and protocol, against the value `x`."""
+    figure, panels = new_figure(1, len(values))
+    arms = list(dict.fromkeys(str(row["arm"]) for row in rows))
+    for axes, (key, title, factor) in zip(panels, values, strict=True):
+        for number, arm in enumerate(arms):
+            for protocol, style in (("ss", "--"), ("rp", "-")):
+                points = sorted(
+                    (row[x], factor * row[key])
+                    for row in rows
+                    if (row["arm"], row["protocol"]) == (arm, protocol) and row.get(key) is not None
+                )
+                if points:
+                    name = f"{arm} ({PROTOCOL_LABELS[protocol]})"
+                    axes.plot(*np.array(points).T, style, marker=".", color=f"C{number}", label=name)
+        axes.set_xlabel(label)
+        axes.set_title(title)
+        axes.grid(alpha=0.3)
+    panels[0].legend(fontsize=6)
+    figure.suptitle(environment, fontsize=9)
+    return save_figure(figure, path)
+
+
+def _draw_mismatch(rows: Rows, environment: str, path: Path) -> Path:
+    values = (("success_rate", "SR (%)", 100.0), ("spl", "SPL", 1.0))
+    return _panels(rows, environment, path, "scale", "lambda (times L_hat or H)", values)
+
+
+def _draw_curve(rows: Rows, environment: str, path: Path) -> Path:
+    values = (("success_rate", "SR (%)", 100.0), ("average_executed_steps", "AES (steps)", 1.0))
+    return _panels(rows, environment, path, "updates", "updates", values)
+
+
+def _draw_bars(rows: Rows, environment: str, path: Path, group: str, bar: str, value: str, title: str) -> Path:
+    """Bars of `value` with their intervals, grouped."""
+    groups, bars = (list(dict.fromkeys(str(row[key]) for row in rows)) for key in (group, bar))
+    figure, (axes,) = new_figure(1, 1, size=4.6)
+    for number, name in enumerate(bars):
+        own = {str(row[group]): row for row in rows if str(row[bar]) == name}
+        x = np.array([groups.index(key) for key in own]) + (number - (len(bars) - 1) / 2) * 0.8 / len(bars)
+        height = np.array([100 * row[value] for row in own.values()])
+        ends = np.array([[100 * row["low"], 100 * row["high"]] for row in own.values()]).T
+        error = np.maximum(np.stack([height - ends[0], ends[1] - height]), 0)
+        axes.bar(x, height, width=0.75 / len(bars), yerr=error, capsize=2, color=f"C{number}", label=name)
+    axes.set_xticks(range(len(groups)), groups, fontsize=7)
+    axes.set_ylabel("SR (%)")
+    axes.set_title(f"{environment}: {title}", fontsize=9)
+    axes.legend(fontsize=7)
+    return save_figure(figure, path)
+
+
+def _draw_crops(rows: Rows, environment: str, path: Path) -> Path:
+    labelled = [
+        {**row, "under": f"{row['predictor']} predictor, {PROTOCOL_LABELS[str(row['protocol'])]}"} for row in rows
+    ]
+    return _draw_bars(
+        labelled, environment, path, "under", "arm", "success_rate", "crops of random and of fixed length"
+    )
+
+
+def _draw_lengths(rows: Rows, environment: str, path: Path) -> Path:
+    return _draw_bars(rows, environment, path, "band", "arm", "success_rate", "lengths seen and not seen in training")
+
+
+CROPS = Analysis(
+    "crops",
+    "Effect of variable-length training",
+    "The same Length Predictor sets the length; the planner was trained on crops of random length, or of the fixed "
+    "length H2.",
+    ("environment", "arm", "predictor", "protocol"),
+    (*_WHO, Column("predictor", "predictor"), Column("protocol", "protocol"), *_OUTCOME),
+    _draw_crops,
+)
+MISMATCH = Analysis(
+    "mismatch",
+    "Robustness to length mismatch",
+    "Plans of lambda times their usual length: L_hat where it is predicted (VHD, FH+LP), otherwise the planner's own "
+    "horizon.",
+    ("environment", "arm", "protocol", "scale"),
+    (*_WHO, Column("protocol", "protocol"), Column("scale", "lambda", ".2f"), *_OUTCOME),
+    _draw_mismatch,
+)
+LENGTHS = Analysis(
+    "lengths",
+    "Length generalisation",
+    "Single-shot success by the length of the plan, for planners that saw all lengths, none beyond T_max / 2, none "
+    "from T_max / 4 to T_max / 2, or one length only.",
+    ("environment", "arm", "band"),
+    (
+        *_WHO,
+        Column("band", "lengths planned (states)"),
+        Column("seen", "seen in training"),
+        *_OUTCOME,
+    ),
+    _draw_lengths,
+)
+CURVE = Analysis(
+    "curve",
+    "Learning curves",
+    "Success and executed steps against updates, from the snapshots of a training.",
+    ("environment", "arm", "protocol", "updates"),
+    (*_WHO, Column("protocol", "protocol"), Column("updates", "updates", ","), *_OUTCOME),
+    _draw_curve,
+)
+TERMS = Analysis(
+    "terms",
+    "Ablation of the Length Predictor",
+    "The default and the paper's recipe, without one part at a time, on random pairs that training never saw.",
+    ("environment", "arm", "seed"),
+    (
+        Column("environment", "environment"),
+        Column("arm", "variant"),
+        Column("change", "what differs"),
+        Column("seed", "seed"),
+        Column("updates", "updates", ","),
+        Column("phase_3_from", "phase III from", ","),
+        Column("spearman", "Spearman, all", ".3f"),
+        Column("spearman_far", "far pairs", ".3f"),
+        Column("mean_abs_error_steps", "mean abs. error (steps)", ".1f"),
+        Column("mean_error_steps", "mean error", "+.1f"),
+        Column("under_predicted", "under-predicted", ".1%"),
+        Column("triangle_violations", "triangle violations", ".1%"),
+        Column("mean_f_gg_steps", "f(g, g) (steps)", ".2f"),
+    ),
+)
+ANALYSES = {analysis.name: analysis for analysis in (CROPS, MISMATCH, LENGTHS, TERMS, CURVE)}
+"""Analyses by name, in the report's order."""

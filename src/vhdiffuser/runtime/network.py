@@ -1,0 +1,87 @@
+"""A network as a function of arrays, whatever computes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from threading import Lock
+from typing import Protocol
+
+import numpy as np
+
+from vhdiffuser.errors import DataError, VhdError
+from vhdiffuser.types import FloatArray
+
+
+class Network(Protocol):
+    """A network that can be called on arrays and saved."""
+
+    @property
+    def tensors(self) -> dict[str, FloatArray]:
+        """Its tensors by name, as in its model file."""
+        ...
+
+    def __call__(self, *inputs: FloatArray | int) -> FloatArray:
+        """Its output for a batch of inputs; a number (a diffusion time) holds for the whole batch."""
+        ...
+
+
+def check_shapes(tensors: Mapping[str, FloatArray], wanted: Mapping[str, tuple[int, ...]]) -> None:
+    """Raise `DataError` for tensors of other names or shapes than wanted."""
+    for name in sorted(tensors.keys() | wanted.keys()):
+        here = tensors[name].shape if name in tensors else "missing"
+        if here != wanted.get(name, "unknown"):
+            raise DataError(f"tensor '{name}' is {here}, but should be {wanted.get(name, 'absent')}")
+
+
+class OnnxNetwork:
+    """An ONNX model computed by ONNX Runtime on the calling thread. Several threads may call it at once."""
+
+    def __init__(self, model: bytes, tensors: Mapping[str, FloatArray] | None = None) -> None:
+        """`tensors` are those that the model was made from; without them it cannot be saved as a model file."""
+        self.model, self._tensors = model, None if tensors is None else dict(tensors)
+        self._lock = Lock()
+
+    @property
+    def tensors(self) -> dict[str, FloatArray]:
+        """Its tensors by name."""
+        if self._tensors is None:
+            raise VhdError("a network read from an .onnx file cannot be saved again: save what it was exported from.")
+        return self._tensors
+
+    def __call__(self, *inputs: FloatArray | int) -> FloatArray:
+        """Its output for a batch of inputs."""
+        feeds = {
+            name: np.array([value]) if isinstance(value, int) else value
+            for name, value in zip(self._inputs, inputs, strict=True)
+        }
+        return self._session.run(None, feeds)[0]
+
+    @cached_property
+    def _session(self):  # type: ignore[no-untyped-def]  # onnxruntime has no types
+        """Made on first use: it takes up to a fifth of a second."""
+        with self._lock:
+            return self.__dict__.get("_session") or _session(self.model)
+
+    @cached_property
+    def _inputs(self) -> list[str]:
+        return [item.name for item in self._session.get_inputs()]
+
+    def __deepcopy__(self, memo: object) -> OnnxNetwork:
+        return self  # it never changes
+
+    def __reduce__(self) -> tuple[type[OnnxNetwork], tuple[bytes, dict[str, FloatArray] | None]]:
+        return OnnxNetwork, (self.model, self._tensors)
+
+
+def _session(model: bytes):  # type: ignore[no-untyped-def]  # onnxruntime has no types
+    try:
+        import onnxruntime
+    except ImportError as error:
+        raise VhdError(
+            f"planning needs onnxruntime, which cannot be imported ({error}): pip install onnxruntime"
+        ) from error
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])

@@ -1,0 +1,140 @@
+"""The U-Net for few knots of a fixed number, unrolled: every convolution over time is one dense matrix.
+
+With 8 knots (4 and 2 at the lower levels) most of a kernel of five lies beyond the ends, so a dense matrix over all
+knots has fewer numbers than the convolution multiplies, and nothing has to be gathered: a batch of short windows takes
+two thirds of the time of the general graph (`vhdiffuser.runtime.unet`), with the same output.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from vhdiffuser.runtime.network import OnnxNetwork
+from vhdiffuser.runtime.unet import GROUPS, Tensors, Unet, unet_model
+from vhdiffuser.types import FloatArray, IntArray
+
+SHORT = (4, 8)
+"""Numbers of knots for which the unrolled network is the faster one."""
+
+
+class UnetNetwork(OnnxNetwork):
+    """The U-Net for any number of knots; for few, an unrolled one is made on first use."""
+
+    def __init__(self, tensors: Tensors) -> None:
+        super().__init__(unet_model(tensors), tensors)
+        self._multiple = 2 ** max(int(key.split(".")[1]) for key in tensors if key.startswith("downs."))
+        self._unrolled: dict[int, OnnxNetwork] = {}
+
+    def __call__(self, *inputs: FloatArray | int) -> FloatArray:
+        """tau (B, K, d) and the level -> (B, K, d)."""
+        (knots,) = (item.shape[1] for item in inputs if not isinstance(item, int))
+        if knots not in SHORT or knots % self._multiple:
+            return super().__call__(*inputs)
+        with self._lock:
+            if knots not in self._unrolled:
+                self._unrolled[knots] = OnnxNetwork(unrolled_model(self.tensors, knots))
+        return self._unrolled[knots](*inputs)
+
+    def __reduce__(self) -> tuple[type[UnetNetwork], tuple[dict[str, FloatArray]]]:  # type: ignore[override]
+        return UnetNetwork, (self.tensors,)
+
+
+def unrolled_model(tensors: Tensors, knots: int) -> bytes:
+    """As `unet_model`, for `tau` (B, knots, d) alone; `knots` must be divisible as often as the network halves it."""
+    return _Unrolled(tensors, knots).model("")
+
+
+class _Unrolled(Unet):
+    """Activations are (B, knots * channels), ordered by (group, knot, channel): a group's numbers lie together."""
+
+    def __init__(self, tensors: Tensors, knots: int) -> None:
+        super().__init__(tensors)
+        self.count = knots
+        self.order: dict[str, IntArray] = {}  # of each activation: index knot * channels + channel of every entry
+
+    def begin(self) -> str:
+        graph, size = self.graph, self.count * self.width
+        tau = graph.input("tau", ["B", self.count, self.width])
+        return self._known(graph.add("Reshape", tau, graph.constant(np.array([0, size]))), np.arange(size))
+
+    def end(self, x: str) -> str:
+        back = np.argsort(self.order[x])
+        flat = self.graph.add("Gather", x, self.graph.constant(back), axis=1)
+        return self.graph.add("Reshape", flat, self.graph.constant(np.array([0, self.count, self.width])))
+
+    def sum(self, x: str, y: str) -> str:
+        return self._known(super().sum(x, y), self.order[x])
+
+    def at_every_knot(self, name: str, place: int) -> str:
+        channels = len(self.tensors[f"{name}.blocks.0.block.0.bias"])
+        index = _grouped(self._knots(place), channels) % channels
+        return self.graph.add("Gather", self.time_bias[name], self.graph.constant(index), axis=1)
+
+    def block(self, x: str, name: str, place: int) -> str:
+        y = self._dense(x, *self._layer(f"{name}.block.0"), self._knots(place), reach=2)
+        y = self.mish(self.group_norm(y, f"{name}.block.2", place))
+        return self._known(y, _grouped(self._knots(place), len(self.tensors[f"{name}.block.0.bias"])))
+
+    def alone(self, x: str, name: str, place: int) -> str:
+        return self._dense(x, *self._layer(name), self._knots(place), reach=0)
+
+    def halved(self, x: str, name: str, place: int) -> str:
+        return self._dense(x, *self._layer(name), self._knots(place), reach=1, stride=2)
+
+    def doubled(self, x: str, name: str, place: int) -> str:
+        weight, bias = self._layer(name)  # (I, O, 4), (O,)
+        n, (I, O, kernel) = self._knots(place), weight.shape  # noqa: E741
+        dense = np.zeros((n, I, 2 * n, O), np.float32)
+        for knot in range(n):
+            for tap in range(kernel):
+                if 0 <= (to := 2 * knot + tap - 1) < 2 * n:
+                    dense[knot, :, to] = weight[:, :, tap]
+        return self._product(x, dense, bias)
+
+    def joined(self, x: str, skip: str, place: int) -> str:
+        channels = len(self.order[x]) // self._knots(place)
+        index = [
+            order // channels * 2 * channels + order % channels + first
+            for order, first in ((self.order[x], 0), (self.order[skip], channels))
+        ]
+        return self._known(self.graph.add("Concat", x, skip, axis=1), np.concatenate(index))
+
+    def group_norm(self, x: str, name: str, place: int) -> str:
+        graph, (gain, shift) = self.graph, self._layer(name)
+        order = _grouped(self._knots(place), len(gain)) % len(gain)
+        size = len(order) // GROUPS
+        y = graph.add("Reshape", x, graph.constant(np.array([0, GROUPS, size])))
+        ones, none = graph.constant(np.ones(size, np.float32)), graph.constant(np.zeros(size, np.float32))
+        y = graph.add("LayerNormalization", y, ones, none, axis=-1, epsilon=1e-5)
+        y = graph.add("Reshape", y, graph.constant(np.array([0, len(order)])))
+        return graph.add("Add", graph.add("Mul", y, graph.constant(gain[order])), graph.constant(shift[order]))
+
+    def _knots(self, place: int) -> int:
+        return self.count >> place
+
+    def _dense(self, x: str, weight: FloatArray, bias: FloatArray, n: int, reach: int, stride: int = 1) -> str:
+        """The convolution with weight (O, I, kernel) as a matrix from all knots to all knots."""
+        O, I, kernel = weight.shape  # noqa: E741
+        dense = np.zeros((n, I, n // stride, O), np.float32)
+        for to in range(n // stride):
+            for tap in range(kernel):
+                if 0 <= (knot := to * stride + tap - reach) < n:
+                    dense[knot, :, to] = weight[:, :, tap].T
+        return self._product(x, dense, bias)
+
+    def _product(self, x: str, dense: FloatArray, bias: FloatArray) -> str:
+        """x times dense (n, I, m, O), both in their activations' orders."""
+        n, I, m, O = dense.shape  # noqa: E741
+        order = _grouped(m, O) if O % GROUPS == 0 else np.arange(m * O)
+        matrix = dense.reshape(n * I, m * O)[np.ix_(self.order[x], order)]
+        y = self.graph.add("MatMul", x, self.graph.constant(matrix))
+        return self._known(self.graph.add("Add", y, self.graph.constant(np.tile(bias, m)[order])), order)
+
+    def _known(self, x: str, order: IntArray) -> str:
+        self.order[x] = order
+        return x
+
+
+def _grouped(knots: int, channels: int) -> IntArray:
+    """Index knot * channels + channel in the order (group, knot, channel)."""
+    return np.arange(knots * channels).reshape(knots, GROUPS, -1).transpose(1, 0, 2).ravel()

@@ -1,0 +1,153 @@
+"""The work behind an answer: what a request asks for, done by a worker that has the models."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pydantic import BaseModel
+
+from vhdiffuser.cancel import cancellable
+from vhdiffuser.errors import DataError, UnknownNameError, VhdError
+from vhdiffuser.web import executing, field, messages, planning, scene
+from vhdiffuser.web.library import Library, Loaded
+from vhdiffuser.web.limits import Refusal, Stale, TooSlow
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Work:
+    """One operation in one environment."""
+
+    operation: str
+    """Key of `OPERATIONS`."""
+    environment: str
+    body: Any = None
+    """The request, for operations that need one."""
+    argument: Any = None
+    """What else the operation needs: a seed, a length, a method."""
+    most_evaluations: int | None = None
+    """Most network evaluations of a plan; None: any number."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a worker sends back. Exceptions stay in the worker: not every one can be sent."""
+
+    text: str = ""
+    """The reply as JSON."""
+    refusal: tuple[int, str, str, int | None] | None = None
+    """Status, kind, reason and seconds after which to ask again."""
+    later: bool = False
+    """Not done: the environment is being loaded."""
+    too_costly: bool = False
+    """Not done: the plan takes more evaluations than allowed."""
+    used: float = 0.0
+    """Seconds of computing time."""
+
+
+class _TooCostlyError(Exception):
+    pass
+
+
+def answer(library: Library, work: Work, cancelled: Callable[[], bool], seconds: float) -> Answer:
+    """Do the work, unless it is cancelled or takes longer than `seconds`."""
+    begun, used = time.monotonic(), time.thread_time()
+
+    def check() -> None:
+        if cancelled():
+            raise Stale
+        if time.monotonic() - begun > seconds:
+            raise TooSlow(seconds)
+
+    try:
+        check()
+        if (loaded := library.if_loaded(work.environment)) is None:
+            library.load_in_background(work.environment)
+            return Answer(later=True)
+        with cancellable(check):
+            made = Answer(OPERATIONS[work.operation](library, loaded, work).model_dump_json())
+    except _TooCostlyError:
+        made = Answer(too_costly=True)
+    except VhdError as error:
+        made = Answer(refusal=refusal_of(error))
+    except Exception:
+        _log.exception("%s in %s failed", work.operation, work.environment)
+        made = Answer(refusal=(500, "failed", "the server failed; its terminal says why.", None))
+    return replace(made, used=time.thread_time() - used)
+
+
+def refusal_of(error: VhdError) -> tuple[int, str, str, int | None]:
+    """Status, kind, reason, pause. Errors of damaged model files contain local paths, so they go to the log only."""
+    if isinstance(error, Refusal):
+        return error.status, error.kind, str(error), error.retry_after
+    if isinstance(error, UnknownNameError):
+        return 404, "unknown", str(error), None
+    if isinstance(error, DataError):
+        _log.error("%s", error)
+        return 500, "failed", "the weights of this environment cannot be read; the server's terminal says why.", None
+    return 422, "refused", str(error), None
+
+
+def _scene(library: Library, loaded: Loaded, work: Work) -> messages.SceneReply:
+    return scene.describe(loaded, dict(library.listing())[work.environment].to_execute)
+
+
+def _instance(library: Library, loaded: Loaded, work: Work) -> messages.InstanceReply:
+    return scene.random_instance(loaded, work.argument)
+
+
+def _lengths(library: Library, loaded: Loaded, work: Work) -> messages.LengthsReply:
+    return planning.lengths(loaded, work.body)
+
+
+def _horizon(library: Library, loaded: Loaded, work: Work) -> messages.HorizonReply:
+    return planning.horizon(loaded, work.body, _pair(loaded, work))
+
+
+def _plan(library: Library, loaded: Loaded, work: Work) -> messages.PlanReply:
+    _require_cheap(loaded, work)
+    return planning.plan(loaded, work.body, _pair(loaded, work), work.argument)
+
+
+def _planned(library: Library, loaded: Loaded, work: Work) -> messages.PlannedReply:
+    pair = _pair(loaded, work)
+    _require_cheap(loaded, work)
+    horizon = planning.horizon(loaded, work.body, pair)
+    return messages.PlannedReply(horizon=horizon, plan=planning.plan(loaded, work.body, pair, horizon.length))
+
+
+def _execute(library: Library, loaded: Loaded, work: Work) -> messages.ExecutionReply:
+    return executing.execute(loaded, work.body, _pair(loaded, work))
+
+
+def _method(library: Library, loaded: Loaded, work: Work) -> messages.MethodReply:
+    return executing.execute_method(loaded, work.body, _pair(loaded, work), work.argument)
+
+
+def _field(library: Library, loaded: Loaded, work: Work) -> messages.FieldReply:
+    return field.distance_field(loaded, work.body, _pair(loaded, work))
+
+
+def _pair(loaded: Loaded, work: Work) -> Any:
+    """The request's pair, or an error that says what is wrong with it; so with its options."""
+    if isinstance(work.body, messages.PlanRequest):
+        planning.planner_of(loaded, work.body)
+    return scene.checked_instance(loaded, work.body.start, work.body.goal, getattr(work.body, "seed", 0))
+
+
+def _require_cheap(loaded: Loaded, work: Work) -> None:
+    options = planning.planner_of(loaded, work.body).options
+    if work.most_evaluations is not None and options.steps * options.candidates > work.most_evaluations:
+        raise _TooCostlyError
+
+
+OPERATIONS: dict[str, Callable[[Library, Loaded, Work], BaseModel]] = {
+    "scene": _scene, "instance": _instance, "lengths": _lengths, "horizon": _horizon, "plan": _plan,
+    "planned": _planned, "execute": _execute, "method": _method, "field": _field,
+}  # fmt: skip
+"""What can be asked of a worker."""

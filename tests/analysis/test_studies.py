@@ -1,0 +1,210 @@
+"""The analyses on untrained networks: the plans they ask for, their tables, and that nothing is run twice."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from vhdiffuser.analysis import arms, studies
+from vhdiffuser.analysis.arms import Arm, Study, outcome, run_arm
+from vhdiffuser.analysis.terms import terms, variants
+from vhdiffuser.cli import run
+from vhdiffuser.diffusion.config import PlannerConfig
+from vhdiffuser.diffusion.options import PlanningOptions
+from vhdiffuser.diffusion.task import PlannerTask
+from vhdiffuser.envs.registry import get_environment
+from vhdiffuser.errors import DataError, UnknownNameError, VhdError
+from vhdiffuser.length.config import LengthConfig, NetworkConfig
+from vhdiffuser.length.task import LengthTask
+from vhdiffuser.normalizer import Normalizer
+from vhdiffuser.recipes.recipe import get_recipe
+from vhdiffuser.report.analyses import ANALYSES, MISMATCH
+from vhdiffuser.results.rows import read_folder
+from vhdiffuser.training.loop import SNAPSHOTS
+from vhdiffuser.types import Episodes
+from vhdiffuser.weights.format import save_model
+from vhdiffuser.weights.places import run_folder, run_name
+
+UMAZE = get_environment("maze2d-umaze")
+SMALL = PlannerConfig(dim=8, dim_mults=(1, 2), stride=8, diffusion_steps=8)
+QUICK = PlanningOptions(steps=1, gamma=1.5, smoothing=0.0)
+
+
+def episodes() -> Episodes:
+    rng = np.random.default_rng(0)
+    states = rng.uniform([0.4, 0.4, -5, -5], [3.2, 3.2, 5, 5], (600, 4)).astype(np.float32)
+    return Episodes(states, np.zeros((600, 2), np.float32), np.array([600]))
+
+
+def save_planner(path: Path, config: PlannerConfig, updates: int = 0) -> None:
+    data = episodes()
+    task = PlannerTask(data, UMAZE.spec, config, Normalizer.fit(data.observations), "f", planning=QUICK)
+    torch.manual_seed(0)
+    save_model(path, task.make_network().state_dict(), replace(task.header(), updates=updates))
+
+
+def save_length(path: Path, recipe: LengthConfig) -> None:
+    data = episodes()
+    config = replace(recipe, network=NetworkConfig(features=4, width=8, depth=1), relay_graph=None)
+    task = LengthTask(data, UMAZE.spec, config, Normalizer.fit(data.observations), "f")
+    torch.manual_seed(0)
+    save_model(path, task.make_network().state_dict(), task.header())
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Models of every name that the analyses look for, untrained."""
+    home = tmp_path_factory.mktemp("home")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("VHD_HOME", str(home))
+
+        def model(name: str) -> Path:
+            return run_folder(UMAZE.name, name) / "model.safetensors"
+
+        save_planner(model("vhd"), SMALL)
+        for H in UMAZE.horizons:
+            save_planner(model(f"fh-{H}"), replace(SMALL, horizon=H))
+        for name, recipe in studies.lengths_recipes(get_recipe(UMAZE), UMAZE.spec.T_max).items():
+            save_planner(model(name), replace(SMALL, longest=recipe.planner.longest, gap=recipe.planner.gap))
+        for recipe in ("default", "paper"):
+            save_length(
+                model(run_name("length", recipe)), LengthConfig.paper() if recipe == "paper" else LengthConfig()
+            )
+        for updates in (10, 20):
+            path = model("vhd-paper").parent / SNAPSHOTS / f"{updates:08d}.safetensors"
+            save_planner(path, replace(SMALL, clamp="state"), updates)
+    return home
+
+
+@pytest.fixture
+def study(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Study:
+    monkeypatch.setenv("VHD_HOME", str(home))
+    return Study(UMAZE, tmp_path / "results", n=3, seeds=(7,), protocols=("ss",))
+
+
+def test_plans_are_lambda_times_as_long_as_usual(study: Study) -> None:
+    table = studies.mismatch(study, (0.5, 2.0), ("vhd", "fh-h1"))
+    lengths = {(row["arm"], row["scale"]): row["mean_length"] for row in table.rows}
+    assert (lengths["FH-64", 0.5], lengths["FH-64", 2.0]) == (32, 128)
+    assert lengths["VHD", 2.0] == pytest.approx(min(4 * lengths["VHD", 0.5], UMAZE.spec.T_max), rel=0.1)
+    configs = {item.path.parts[-3]: item.config for item in read_folder(study.results)}
+    assert (configs["VHD-0.5"]["gamma"], configs["VHD-2"]["gamma"]) == (0.75, 3.0)
+    assert (configs["FH-64-0.5"]["horizon"], configs["FH-64-2"]["horizon"]) == (32, 128)
+    assert not list(study.results.rglob("plans.npz"))
+    whole = studies.mismatch(study, (1.0,), ("vhd",), piece=0).rows[-1]
+    assert whole["arm"] == "VHD, piece 0"
+    assert (study.results / "analysis" / "mismatch" / "VHD-piece-0-1").is_dir()
+
+
+def test_rows_are_kept_and_their_figures_follow(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = studies.mismatch(study, (1.0,), ("fh-h1",)).rows
+    monkeypatch.setattr(arms, "outcome", lambda rows: pytest.fail("not this one"))
+    done: list[int] = []
+    assert studies.mismatch(study, (1.0,), ("fh-h1",), lambda arm, n, total: done.append(n)).rows == first
+    assert done == []
+    ((_, path),) = MISMATCH.figures(study.results, study.results)
+    assert path.stat().st_size > 1000
+
+
+def test_crops_compare_two_trainings_under_two_predictors(study: Study) -> None:
+    rows = studies.crops(study).rows
+    assert [(row["arm"], row["predictor"]) for row in rows] == [
+        ("random crops", "default"),
+        ("crops of 128", "default"),
+        ("random crops", "paper"),
+        ("crops of 128", "paper"),
+    ]
+    models = {item.path.parts[-3]: item.config["models"] for item in read_folder(study.results)}
+    assert models["vhd-default-1"]["planner"] == models["vhd-paper-1"]["planner"]
+    assert models["vhd-default-1"]["length"] == models["fh-lp-default-1"]["length"]
+    assert len({config["planner"] for config in models.values()}) == 2
+
+
+def test_lengths_are_judged_in_bands_and_say_which_were_seen(study: Study) -> None:
+    rows = studies.lengths(replace(study, n=12)).rows
+    bands = {"16 to 63": 0, "64 to 127": 1, "128 to 256": 2}
+    seen = {"all lengths": "yyy", "up to 128": "yyn", "none of 64 to 127": "yny", "only 128": "nny"}
+    assert {row["arm"] for row in rows} == set(seen)
+    for row in rows:
+        assert row["seen"][0] == seen[row["arm"]][bands[row["band"]]]
+        low, high = map(int, row["band"].split(" to "))
+        assert low <= row["mean_length"] <= high
+    for arm in seen:
+        assert sum(row["n"] for row in rows if row["arm"] == arm) == 12
+
+
+def test_a_curve_has_a_point_for_each_snapshot(study: Study) -> None:
+    rows = studies.curve(study, ["vhd-paper"]).rows
+    assert [(row["arm"], row["updates"], row["n"]) for row in rows] == [("vhd-paper", 10, 3), ("vhd-paper", 20, 3)]
+    assert {item.config["method"] for item in read_folder(study.results)} == {"vhd-paper"}
+    with pytest.raises(DataError, match="--snapshot-every"):
+        studies.curve(study, ["vhd"])
+
+
+def test_what_is_missing_is_named_or_trained(study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert studies.missing_trainings(study, "lengths") == {}
+    monkeypatch.setenv("VHD_HOME", str(tmp_path / "empty"))
+    needed = studies.missing_trainings(study, "lengths")
+    assert {run: recipe.planner.horizon for run, recipe in needed.items()} == {
+        "fh-128": 128,
+        "lengths-half": None,
+        "lengths-gap": None,
+    }
+    assert needed["lengths-half"].planner.longest == 128
+    assert needed["lengths-gap"].planner.gap == (64, 128)
+    with pytest.raises(DataError, match="needs the planner model .* train it first"):
+        run_arm(study, MISMATCH, Arm("x", "vhd", tmp_path / "none.safetensors"))
+    with pytest.raises(VhdError, match="lambda must be above 0"):
+        studies.mismatch(study, (0.0,))
+
+
+def test_the_commands_print_their_tables(study: Study, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["maze2d-umaze", "--n", "2", "--seeds", "7", "--results", str(study.results), "--json", "--quiet"]
+    assert run(["analyse", "mismatch", *options, "--scales", "1", "--methods", "fh-h2"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert (row["arm"], row["scale"], row["n"], row["mean_length"]) == ("FH-128", 1.0, 2, 128.0)
+    assert (study.results / "analysis" / "mismatch.md").is_file()
+    assert set(ANALYSES) == {"crops", "mismatch", "lengths", "terms", "curve"}
+
+
+def test_each_variant_leaves_out_one_part() -> None:
+    found = {name: variant.config for name, variant in variants(UMAZE.spec, 1000).items()}
+    assert len({str(config) for config in found.values()}) == len(found)
+    assert found["paper"] == LengthConfig.paper(1000)
+    assert found["default"] == LengthConfig().scheduled(1000)
+    for config in found.values():
+        assert config.strengthening_from < 1000, "every phase takes place"
+    assert not any(phase.lambda_triangle for phase in found["paper-no-triangle"].phases)
+    assert not any(phase.lambda_cons for phase in found["paper-no-consistency"].phases)
+    assert found["paper-no-boundary"] == replace(found["paper"], lambda_bdry=0.0)
+    assert len({str(replace(phase, shortest=0, longest=0)) for phase in found["paper-no-curriculum"].phases}) == 1
+    assert not any(phase.graph for phase in found["no-graph"].phases)
+    assert not any(phase.even for phase in found["not-even"].phases)
+    assert "full-state" in found
+
+
+@pytest.mark.slow
+def test_variants_are_trained_judged_and_not_done_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VHD_HOME", str(tmp_path))
+    assert run(["data", "get", "maze2d-umaze", "--source", "build", "--size", "4000", "--quiet"]) == 0
+    few = {"only": ("paper",), "updates": 8, "pairs": 20, "threads": 1}
+    rows = terms(UMAZE, tmp_path / "results", training_seeds=(0, 1), **few).rows  # type: ignore[arg-type]
+    assert [(row["arm"], row["seed"], row["updates"]) for row in rows] == [("paper", 0, 8), ("paper", 1, 8)]
+    assert rows[0]["spearman"] != rows[1]["spearman"]
+    monkeypatch.setattr("vhdiffuser.analysis.terms.train_length", lambda *_, **__: pytest.fail("done already"))
+    assert terms(UMAZE, tmp_path / "results", **few).rows == rows  # type: ignore[arg-type]
+    with pytest.raises(UnknownNameError, match="nonsense"):
+        terms(UMAZE, tmp_path / "results", only=("nonsense",))
+
+
+def test_outcome_counts_what_it_says(study: Study) -> None:
+    rows = run_arm(study, MISMATCH, Arm("a", "fh-h1", run_folder(UMAZE.name, "fh-64") / "model.safetensors"))["ss"]
+    made = [replace(row, success=number == 0, steps=10, geodesic=1.0, path=2.0) for number, row in enumerate(rows)]
+    facts = outcome(made)
+    assert (facts["n"], facts["success_rate"], facts["average_executed_steps"]) == (3, pytest.approx(1 / 3), 10)
+    assert facts["spl"] == pytest.approx(0.5 / 3)

@@ -1,0 +1,190 @@
+"""Each defect that the campaign found, mended: files, locks, workers, checkpoints, arguments."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import subprocess
+import sys
+import textwrap
+import time
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import vhdiffuser
+from vhdiffuser import files
+from vhdiffuser.cli import run
+from vhdiffuser.data.store import dataset_path, writing_dataset
+from vhdiffuser.errors import DataError, VhdError
+from vhdiffuser.files import atomic_path, scratch_folder
+from vhdiffuser.locks import exclusive
+from vhdiffuser.reading import read_hdf5, read_npz
+from vhdiffuser.weights.places import run_folder
+from vhdiffuser.workers import run_in_workers
+
+
+def test_what_a_killed_process_left_is_swept_and_what_a_living_one_writes_is_not(tmp_path: Path) -> None:
+    script = """
+        import os, sys
+        from pathlib import Path
+        from vhdiffuser.files import atomic_path
+        with atomic_path(Path(sys.argv[1])) as temporary:
+            temporary.write_text("half")
+            os.kill(os.getpid(), 9)
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(script), str(tmp_path / "file")])
+    (left,) = tmp_path.glob(".*.part")
+    living = tmp_path / left.name.replace(left.name.split("-")[1], str(os.getppid()))
+    living.mkdir()
+    files._swept.clear()
+    with atomic_path(tmp_path / "file") as temporary:
+        temporary.write_text("whole")
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["file", living.name])
+
+
+def test_scratch_folders_of_killed_processes_are_swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    dead = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True)
+    (tmp_path / f"vhdiffuser-{files._HOST}-{dead.stdout.strip()}-00000000").mkdir()
+    files._swept.clear()
+    with scratch_folder() as folder:
+        assert list(tmp_path.iterdir()) == [folder]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_second_process_is_refused_and_a_lock_left_behind_is_not_in_the_way(tmp_path: Path) -> None:
+    (tmp_path / ".lock").write_text("99999999\n")  # of a killed process
+    refused = pytest.raises(DataError, match=rf"another process \(process {os.getpid()}\) is baking")
+    with exclusive(tmp_path, "baking"), refused, exclusive(tmp_path, "baking"):
+        pass
+    assert list(tmp_path.iterdir()) == []
+    with exclusive(tmp_path, "baking"):
+        pass
+
+
+def test_the_same_build_and_the_same_training_twice_at_once(trained_umaze: Path, vhd_home: Path, capsys) -> None:
+    import shutil
+
+    shutil.copytree(trained_umaze, vhd_home)
+    with writing_dataset("maze2d-umaze"):
+        build = ["data", "get", "maze2d-umaze", "--source", "build", "--size", "5000", "--quiet", "--replace"]
+        assert run(build) == 1
+    assert "is building or importing the dataset maze2d-umaze. Wait for it" in capsys.readouterr().err
+    with exclusive(run_folder("maze2d-umaze", "length"), "training in it"):
+        assert run(["train", "length", "maze2d-umaze", "--updates", "4", "--quiet", "--threads", "1"]) == 1
+    assert "is training in it" in capsys.readouterr().err
+    assert not dataset_path("maze2d-umaze").with_name(".lock").exists()
+
+
+def square(number: int) -> int:
+    return number * number
+
+
+def fail(number: int) -> int:
+    if number == 1:
+        os._exit(1)
+    if number == 2:
+        raise ValueError("odd number")
+    return number
+
+
+def test_workers_answer_report_their_death_and_end_at_once() -> None:
+    assert sorted(run_in_workers(square, [(n,) for n in range(5)], 2)) == [(n, n * n) for n in range(5)]
+    with pytest.raises(VhdError, match="ended unexpectedly"):
+        list(run_in_workers(fail, [(1,)], 1))
+    with pytest.raises(VhdError, match="odd number"):
+        list(run_in_workers(fail, [(2,)], 1))
+    results = run_in_workers(time.sleep, [(600,), (0,)], 2)
+    next(results)
+    began = time.monotonic()
+    results.close()  # type: ignore[attr-defined]
+    assert time.monotonic() - began < 60
+    assert not multiprocessing.active_children()
+
+
+def bomb(path: Path, shape: str, size: int) -> Path:
+    """An npz whose array claims a shape; `size` zero bytes stand for it."""
+    header = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
+    content = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode() + bytes(size)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("observations.npy", content)
+    return path
+
+
+def test_a_bomb_and_a_shape_of_terabytes_are_refused_from_their_headers(tmp_path: Path) -> None:
+    import h5py
+
+    with pytest.raises(DataError, match=r"claims 0.2 GB, of which the file stores 0.2 MB"):
+        read_npz(bomb(tmp_path / "a.npz", "(50000000,)", 200_000_000), ("observations",))
+    with pytest.raises(DataError, match=r"claims shape \(1000000000000, 4\)"):
+        read_npz(bomb(tmp_path / "b.npz", "(1000000000000, 4)", 64), ("observations",))
+    with h5py.File(tmp_path / "c.hdf5", "w") as file:
+        file.create_dataset("observations", (10**12, 4), "f4", chunks=(1000, 4))
+    with pytest.raises(DataError, match="claims 16,000.0 GB"):
+        read_hdf5(tmp_path / "c.hdf5", ("observations",))
+    with h5py.File(tmp_path / "d.hdf5", "w") as file:
+        file["observations"] = h5py.ExternalLink(tmp_path / "c.hdf5", "observations")
+    with pytest.raises(DataError, match="missing"):
+        read_hdf5(tmp_path / "d.hdf5", ("observations",))
+
+
+def test_an_ordinary_constant_column_is_no_bomb(tmp_path: Path) -> None:
+    np.savez_compressed(tmp_path / "a.npz", observations=np.zeros((10**6, 4), np.float32))
+    assert read_npz(tmp_path / "a.npz", ("observations",))["observations"].shape == (10**6, 4)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--goal-dims", "0", "1", "--velocity-dims", "9", "9"], "velocity dimensions"),
+        (["--epsilon", "nan"], "epsilon must be"),
+        (["--goal-dims", "0", "0"], "twice"),
+        (["--state-dims", "0", "0"], "twice"),
+        (["--t-max", "-1"], "L_min <= T_max"),
+        (["--control-dt", "nan"], "control_dt must be"),
+    ],
+)
+def test_accepted_but_wrong_is_refused(options: list[str], said: str, tmp_path: Path, capsys) -> None:
+    np.savez(tmp_path / "own.npz", observations=np.random.default_rng(0).random((40, 4)), episode_ends=[40])
+    assert run(["data", "import", "mine", str(tmp_path / "own.npz"), *options]) == 1
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--updates", "-1"],
+        ["--minutes", "0"],
+        ["--threads", "0"],
+        ["--seed", "-1"],
+        ["--name", "[/bold]"],
+        ["--name", "x" * 300],
+        ["--dim", "0"],
+        ["--learning-rate", "nan"],
+    ],
+)
+def test_trainings_of_odd_options_are_refused(options, trained_umaze, monkeypatch, capsys) -> None:
+    monkeypatch.setenv("VHD_HOME", str(trained_umaze))
+    assert run(["train", "planner", "maze2d-umaze", "--quiet", *options]) in (1, 2)
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_numbers_beyond_reason_are_refused() -> None:
+    predictor = vhdiffuser.load_planner("maze2d-umaze").length_predictor
+    for start in ([1e38, 0, 0, 0], [1e300, 0, 0, 0], ["1", 0, 0, 0]):
+        with pytest.raises(VhdError, match="must be numbers"):
+            predictor.predict_steps(start, [1.0, 1.0])  # type: ignore[union-attr]
+
+
+def test_without_a_home_the_message_says_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("VHD_HOME")
+
+    def nowhere() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", nowhere)
+    with pytest.raises(DataError, match="Set VHD_HOME"):
+        files.home()
