@@ -1,4 +1,4 @@
-# make setup | demo | reproduce ENV=... | docs | test | test-fast | check | versions | lock | bench | clean.
+# make setup | demo | reproduce ENV=... | docs | test | test-fast | check | versions | lock | campaign | audit | bench | clean.
 # Each works in a fresh clone with Python 3.10 to 3.14, pip and make.
 PYTHON ?= python3
 VENV := .venv
@@ -11,17 +11,18 @@ STAMP := $(VENV)/.installed-$(TORCH)
 # labmaze, which OGBench needs, has no wheels for Python 3.13 and newer.
 OGBENCH := $(shell $(PYTHON) -c 'import sys; print("ogbench,walker," if sys.version_info < (3, 13) else "")')
 
-.PHONY: setup demo reproduce docs browser test test-fast check versions lock bench clean
+.PHONY: setup demo reproduce docs browser test test-fast check versions lock campaign audit bench clean
 
 setup: $(STAMP)
 
-# The lock file is used as constraints.
+# The versions of the lock file are constraints; its hashes are for `pip install --require-hashes -r requirements.lock`.
 $(STAMP): pyproject.toml requirements.lock
 	$(if $(filter-out $(STAMP),$(wildcard $(VENV)/.installed-*)),rm -rf $(VENV))
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --upgrade 'pip>=22.2'
 	$(BIN)/python tools/install_torch.py $(TORCH)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c requirements.lock -e '.[$(OGBENCH)minari,hub,web,docs,dev]'
+	$(BIN)/python tools/constraints.py > $(VENV)/constraints.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check -c $(VENV)/constraints.txt -e '.[train,$(OGBENCH)minari,hub,ray,web,docs,dev]'
 	@$(if $(OGBENCH),,echo "NO ANTMAZE AND CUBE HERE: the extra 'ogbench' needs Python 3.12 or older; their tests are skipped" >&2)
 	touch $@
 
@@ -71,8 +72,17 @@ versions: setup
 lock: setup
 	$(BIN)/pip install --quiet --disable-pip-version-check uv
 	$(BIN)/python -m uv pip compile --quiet pyproject.toml --all-extras --universal --python-version 3.10 \
-		--no-annotate --no-header --output-file requirements.lock
-	grep -vE '^(nvidia|cuda|triton)' requirements.lock > requirements.new && mv requirements.new requirements.lock
+		--no-annotate --no-header --generate-hashes --output-file requirements.lock
+	awk '/^[^ ]/ { cuda = /^(nvidia|cuda|triton)/ } !cuda' requirements.lock > requirements.new && mv requirements.new requirements.lock
+
+# Kills, signals, full disks and malformed input against the real commands: an hour or two, resumable; out/campaign/report.md.
+campaign: setup
+	$(BIN)/python tools/campaign
+
+# Known vulnerabilities of the installed packages; needs the network.
+audit: setup
+	$(BIN)/pip install --quiet --disable-pip-version-check pip-audit
+	$(BIN)/pip-audit --skip-editable
 
 bench: setup
 	# It says by its exit code that a statistic is off; the rest is run all the same.
