@@ -30,7 +30,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 @pytest.mark.parametrize("case", ["build", "train"])
 def test_a_killed_command_ends_as_if_nothing_had_happened(case: str, root: Path) -> None:
-    whole, seconds = kills._uninterrupted(case, root)
+    whole, seconds = kills.uninterrupted(case, root)
     assert kills.one_kill(case, root, 0.7 * seconds, whole) == ""
 
 

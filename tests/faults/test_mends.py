@@ -188,3 +188,13 @@ def test_without_a_home_the_message_says_what_to_set(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(Path, "home", nowhere)
     with pytest.raises(DataError, match="Set VHD_HOME"):
         files.home()
+
+
+def test_planning_leaves_no_trace_of_telemetry(tmp_path: Path) -> None:
+    """ONNX Runtime's builds keep a device id and send what they run, unless they are told not to."""
+    script = "import vhdiffuser; vhdiffuser.load_planner('maze2d-umaze', steps=1).plan([1, 1, 0, 0], [3, 1])"
+    # Its makers turn it off themselves where automatic tests run.
+    ours = {key: value for key, value in os.environ.items() if not key.startswith(("ORT_", "CI", "GITHUB", "XDG"))}
+    places = {"HOME": str(tmp_path), "TMPDIR": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
+    subprocess.run([sys.executable, "-c", script], env={**ours, **places}, check=True)
+    assert [path.name for path in tmp_path.rglob("*") if path.name == ".ses" or "onnxruntime" in path.name] == []

@@ -7,19 +7,20 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from campaign import arguments, files, kills, stops, surroundings
+from campaign import arguments, files, kills, stops, surroundings, trainings
 from campaign.ledger import Ledger, Trial
 from vhdiffuser.console import progress_bar
 from vhdiffuser.errors import VhdError
 from vhdiffuser.workers import available_cores, run_in_workers
 
-PARTS = ("kills", "stops", "surroundings", "files", "arguments")
+PARTS = ("kills", "stops", "trainings", "surroundings", "files", "arguments")
 KINDS = (
     "npz", "ogbench npz", "HDF5", "D4RL HDF5", "dataset", "instances npz", "instances HDF5", "Minari main_data.hdf5",
     "Minari metadata.json", "planner", "Length Predictor", "config.json", "route graph", "inverse dynamics", "rows",
@@ -48,6 +49,8 @@ def fuzz(ledger: Ledger, root: Path, tell: Tell, what: str, kinds: dict[str, int
         except VhdError as error:  # a worker ended: a crash or a hang of the first batch that is still waiting
             kind, at, count = waiting.pop(0)
             ledger.add(Trial(part, kind, at, f"crash or hang, or another's in a batch nearby: {error}", count, 1))
+    for folder in root.glob(f"{what}-*"):  # of the workers
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def main() -> int:
@@ -60,8 +63,9 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=available_cores(), help="processes (default: one per core)")
     parser.add_argument("--seed", type=int, default=0, help="another seed, other moments and inputs")
     parser.add_argument("--fresh", action="store_true", help="forget earlier trials")
+    parser.add_argument("--again", action="store_true", help="try anew what had a fault, after it was mended")
     chosen = parser.parse_args()
-    ledger = Ledger(chosen.out / "trials.jsonl", chosen.fresh)
+    ledger = Ledger(chosen.out / "trials.jsonl", chosen.fresh, chosen.again)
     root = (chosen.out / "work").resolve()
     root.mkdir(parents=True, exist_ok=True)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -76,6 +80,8 @@ def main() -> int:
             kills.run(ledger, root, tell, chosen.kills, chosen.seed)
         if "stops" in chosen.parts:
             stops.run(ledger, root, tell)
+        if "trainings" in chosen.parts:
+            trainings.run(ledger, root, tell, chosen.kills, chosen.seed)
         if "surroundings" in chosen.parts:
             surroundings.run(ledger, root, tell)
         if "files" in chosen.parts:

@@ -11,6 +11,7 @@ import signal
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import fields
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -278,28 +279,36 @@ def command_inputs(folder: Path) -> tuple[Callable[[Any], str], Any]:
     return check, command_lines()
 
 
-def batch(kind: str, begin: int, count: int, number: int, root: str) -> tuple[int, list[str]]:
-    """One batch of inputs: how many failed, and examples. Runs in a worker process."""
+@cache
+def prepared(root: str) -> Path:
+    """This process's folder, with data and small models in its cache; made once for all its batches."""
     import torch
+
+    from vhdiffuser.cli import run
 
     torch.set_num_threads(1)
     folder = Path(root) / f"arguments-{os.getpid()}"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    os.environ["VHD_HOME"] = str(folder / "cache")
-    from vhdiffuser.cli import run
-
+    os.environ["VHD_HOME"] = str(folder / "home")
     quiet = io.StringIO()
     with contextlib.redirect_stdout(quiet), contextlib.redirect_stderr(quiet):
         run(["data", "get", ENV, "--source", "build", "--size", "3000", "--quiet", "--workers", "1"])
         run(["train", "length", ENV, "--updates", "1", "--threads", "1", "--quiet"])
         run(["train", "planner", ENV, "--updates", "1", "--dim", "8", "--threads", "1", "--quiet"])
-    shutil.copytree(folder / "cache", folder / "home")
     np.savez(folder / "own.npz", observations=np.random.default_rng(0).random((40, 4)), episode_ends=[40])
+    return folder
+
+
+def batch(kind: str, begin: int, count: int, number: int, root: str) -> tuple[int, list[str]]:
+    """One batch of inputs: how many failed, and examples. Runs in a worker process."""
+    folder = prepared(root)
+    os.environ["VHD_HOME"] = str(folder / "cache")
+    shutil.rmtree(folder / "cache", ignore_errors=True)
+    shutil.copytree(folder / "home", folder / "cache")
     here = os.getcwd()
     check, strategy = (python_inputs if kind == "Python" else command_inputs)(folder)
     try:
         return collect(check, strategy, count, random.Random(f"{number} {begin}").randrange(2**32))
     finally:
         os.chdir(here)
-        shutil.rmtree(folder, ignore_errors=True)

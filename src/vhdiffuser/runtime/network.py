@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from functools import cached_property
 from threading import Lock
@@ -75,6 +76,8 @@ class OnnxNetwork:
 
 
 def _session(model: bytes):  # type: ignore[no-untyped-def]  # onnxruntime has no types
+    # Its official builds otherwise write a device id and send what is run here to its makers.
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     try:
         import onnxruntime
     except ImportError as error:
