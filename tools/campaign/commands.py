@@ -16,9 +16,11 @@ from pathlib import Path
 from typing import Any
 
 ENV = "maze2d-umaze"
-# A shell that starts us in the background may have told us to ignore Ctrl-C, and children inherit that.
+# A command ends with the campaign, however that ends (prctl's PR_SET_PDEATHSIG). A shell that starts us in the
+# background may have told us to ignore Ctrl-C, and children inherit that.
 PROGRAM = """
-import signal
+import ctypes, signal
+ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 signal.signal(signal.SIGINT, signal.default_int_handler)
 from vhdiffuser.cli import main
 main()
