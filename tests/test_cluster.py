@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -183,3 +185,50 @@ def test_jobs_of_a_lost_node_are_done_again_and_told_once(nodes: Nodes, tmp_path
     under_way = {number for number, node in begun(tmp_path) if node == lost}
     assert under_way, "the lost node had work"
     assert {number for number, node in begun(tmp_path) if node != lost} == set(range(8)), "and another did it again"
+
+
+def lose_one_when(there: Callable[[], bool], nodes: Nodes) -> threading.Thread:
+    """A thread that kills a node as soon as something is there."""
+
+    def watch() -> None:
+        given_up = time.monotonic() + 200
+        while not there() and time.monotonic() < given_up:
+            time.sleep(0.05)
+        nodes.lose_one()
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    return thread
+
+
+def test_a_sweep_there_has_the_results_of_a_local_one_though_a_node_is_lost(
+    nodes: Nodes, trained_umaze: Path, vhd_home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nodes.restore()
+    shutil.copytree(trained_umaze, vhd_home)
+    sweep = ["sweep", "maze2d-umaze", "--n", "1", "--protocols", "ss", "--quiet", "--json"]
+    sweep += ["--grid", "planning.gamma=1.1,1.2,1.3", "planning.steps=1,2"]
+    assert run([*sweep, "--out", str(tmp_path / "here"), "--workers", "1"]) == 0
+    here = json.loads(capsys.readouterr().out)
+    points = tmp_path / "there" / "points"
+    loss = lose_one_when(lambda: points.exists() and any(points.iterdir()), nodes)
+    assert run([*sweep, "--out", str(tmp_path / "there"), "--ray", "auto"]) == 0
+    loss.join()
+    assert json.loads(capsys.readouterr().out) == here
+    assert len(list(points.iterdir())) == len(here) == 6
+
+
+def test_reproduce_there_makes_the_rows_of_a_local_run(
+    nodes: Nodes, trained_umaze: Path, vhd_home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nodes.restore()
+    shutil.copytree(trained_umaze, vhd_home)
+    reproduce = ["reproduce", "maze2d-umaze", "--no-baselines", "--n", "1", "--seeds", "4", "--quiet", "--json"]
+    assert run([*reproduce, "--out", str(tmp_path / "here")]) == 0
+    capsys.readouterr()
+    assert run([*reproduce, "--out", str(tmp_path / "there"), "--ray", "auto"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert all(entry["done"] for entry in told)
+    assert told[-1]["command"].startswith("vhd report"), "the report waits for the benchmarks"
+    assert rows(tmp_path / "there") == rows(tmp_path / "here")
+    assert (tmp_path / "there" / "report.md").exists()

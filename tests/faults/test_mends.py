@@ -198,3 +198,17 @@ def test_planning_leaves_no_trace_of_telemetry(tmp_path: Path) -> None:
     places = {"HOME": str(tmp_path), "TMPDIR": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
     subprocess.run([sys.executable, "-c", script], env={**ours, **places}, check=True)
     assert [path.name for path in tmp_path.rglob("*") if path.name == ".ses" or "onnxruntime" in path.name] == []
+
+
+@pytest.mark.parametrize("kind", ["length", "planner"])
+def test_weights_that_are_no_real_numbers_are_refused(kind: str, tmp_path: Path) -> None:
+    """As the campaign's Length Predictor 103: an integer tensor, signed anew."""
+    from vhdiffuser.weights.format import load_model, save_model
+    from vhdiffuser.weights.places import shipped_path
+
+    tensors, header = load_model(shipped_path("maze2d-umaze", kind), kind)
+    key = next(name for name, value in tensors.items() if value.ndim > 1)
+    save_model(tmp_path / "model.safetensors", {**tensors, key: tensors[key].astype(np.int64)}, header)
+    load = vhdiffuser.LengthPredictor.load if kind == "length" else vhdiffuser.Planner.load
+    with pytest.raises(DataError, match=f"tensor '{key}' holds int64"):
+        load(tmp_path / "model.safetensors")

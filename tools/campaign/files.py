@@ -200,18 +200,18 @@ def one_input(form: Format, number: int, seed: int, folder: Path) -> str:
     good = form.path.read_bytes()
     path = folder / form.path.name
     path.unlink(missing_ok=True)
-    if form.edit is not None and rng.random() < 0.6:
-        form.edit(good, path, rng)
-    else:
-        path.write_bytes(break_bytes(good, rng))
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if form.edit is not None and rng.random() < 0.6:
+            form.edit(good, path, rng)
+        else:
+            path.write_bytes(break_bytes(good, rng))
+        try:
             form.read(path)
-    except VhdError:
-        return ""
-    except Exception as error:
-        return f"{type(error).__name__}: {str(error)[:150]}"
+        except VhdError:
+            return ""
+        except Exception as error:
+            return f"{type(error).__name__}: {str(error)[:150]}"
     return ""
 
 

@@ -28,11 +28,13 @@ class Network(Protocol):
 
 
 def check_shapes(tensors: Mapping[str, FloatArray], wanted: Mapping[str, tuple[int, ...]]) -> None:
-    """Raise `DataError` for tensors of other names or shapes than wanted."""
+    """Raise `DataError` for tensors of other names or shapes than wanted, and for those that hold no real numbers."""
     for name in sorted(tensors.keys() | wanted.keys()):
         here = tensors[name].shape if name in tensors else "missing"
         if here != wanted.get(name, "unknown"):
             raise DataError(f"tensor '{name}' is {here}, but should be {wanted.get(name, 'absent')}")
+        if tensors[name].dtype.kind != "f":
+            raise DataError(f"tensor '{name}' holds {tensors[name].dtype.name}, but should hold float32")
 
 
 class OnnxNetwork:
