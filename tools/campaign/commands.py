@@ -17,11 +17,12 @@ from typing import Any
 
 ENV = "maze2d-umaze"
 # A command ends with the campaign, however that ends (prctl's PR_SET_PDEATHSIG). A shell that starts us in the
-# background may have told us to ignore Ctrl-C, and children inherit that.
+# background may have told us to ignore Ctrl-C, nohup SIGHUP, and children inherit that.
 PROGRAM = """
 import ctypes, signal
 ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 from vhdiffuser.cli import main
 main()
 """
