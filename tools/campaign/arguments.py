@@ -74,14 +74,18 @@ def limited() -> Iterator[None]:
         signal.alarm(0)
 
 
-def collect(check: Callable[[Any], str], strategy: Any, count: int, number: int) -> tuple[int, list[str]]:
-    """Run `count` drawn inputs; how many failed, and examples."""
+def collect(
+    check: Callable[[Any], str], strategy: Any, count: int, number: int, current: Path | None = None
+) -> tuple[int, list[str]]:
+    """Run `count` drawn inputs; how many failed, and examples. `current` is the file that holds the one at work."""
     faults: list[str] = []
 
     @seed(number)
     @settings(max_examples=count, database=None, deadline=None, suppress_health_check=list(HealthCheck))
     @given(strategy)
     def every(value: Any) -> None:
+        if current is not None:
+            current.write_text(repr(value)[:300], encoding="utf-8", errors="replace")
         with limited(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             if fault := check(value):
@@ -309,6 +313,7 @@ def batch(kind: str, begin: int, count: int, number: int, root: str) -> tuple[in
     here = os.getcwd()
     check, strategy = (python_inputs if kind == "Python" else command_inputs)(folder)
     try:
-        return collect(check, strategy, count, random.Random(f"{number} {begin}").randrange(2**32))
+        own = random.Random(f"{number} {begin}").randrange(2**32)
+        return collect(check, strategy, count, own, folder / "current")
     finally:
         os.chdir(here)

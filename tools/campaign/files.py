@@ -250,6 +250,7 @@ def batch(kind: str, begin: int, count: int, seed: int, root: str) -> tuple[int,
     _, good = grown(lambda: form.read(form.path))
     faults = []
     for number in range(begin, begin + count):
+        (folder / "current").write_text(f"{kind} {number}")
         signal.alarm(60)  # a hang ends this process, which is noticed
         fault, bad = grown(partial(one_input, form, number, seed, folder / "bad"))
         signal.alarm(0)
