@@ -204,7 +204,7 @@ ENV = "maze2d-umaze"
 COMMANDS: tuple[tuple[str, ...], ...] = (
     ("envs", "--json"),
     ("models", "--json"),
-    ("recipes", ENV, "--recipe", "default"),
+    ("recipes", "show", ENV, "--recipe", "default"),
     ("plan", ENV, "--start", "1", "1", "--goal", "3", "1", "--length", "60", "--gamma", "1.2", "--seed", "0"),
     ("plan", ENV, "--start", "1", "1", "--goal", "3", "1", "--candidates", "2", "--piece", "0", "--stretch", "1.0"),
     ("plan", ENV, "--start", "1", "1", "--goal", "3", "1", "--sampler", "ddim", "--steps", "1", "--out", "p.json"),

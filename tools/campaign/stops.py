@@ -49,7 +49,7 @@ PIPES = (
     ("--help",),
     ("bench", "--help"),
     ("models",),
-    ("recipes", ENV),
+    ("recipes", "show", ENV),
     ("data", "info", ENV),
     ("completion", "bash"),
 )
