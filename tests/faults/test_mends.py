@@ -225,3 +225,14 @@ def test_odd_seeds_and_protocols_of_evaluate_are_refused(name: str, odd: object)
 def test_an_array_is_no_source_of_weights() -> None:
     with pytest.raises(VhdError, match="source of weights"):
         vhdiffuser.load_method("vhd", "maze2d-umaze", source=np.zeros((3, 3)))  # type: ignore[arg-type]
+
+
+def test_a_folder_that_was_deleted_meanwhile_is_told_as_documented(tmp_path: Path, monkeypatch) -> None:
+    """So is one that holds no files, such as the kernel's."""
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    with pytest.raises(DataError, match="plan.json: could not be written"), atomic_path(Path("plan.json")):
+        pass
+    monkeypatch.chdir(tmp_path)
