@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import numpy as np
 import tyro
 
 from vhdiffuser.console import err, out, print_json
@@ -78,6 +79,10 @@ class EvalLength:
             episodes = load_dataset(spec.name).episodes.split(environment.held_out)[1]
             starts, goals, truth = length_eval.recorded_pairs(episodes, spec, self.pairs, seed)
             facts["truth"] = "steps that held-out episodes took (an upper bound)"
+        elif environment.shortest_steps is not None:
+            starts, goals = length_eval.draw_pairs(environment.make(), self.pairs, seed)
+            truth = np.minimum(environment.shortest_steps(spec.goal_of(starts), goals), spec.T_max)
+            facts["truth"] = "the environment's own shortest steps"
         else:
             speed = self.speed or length_eval.observed_speed(load_dataset(spec.name).episodes, spec)
             starts, goals = length_eval.draw_pairs(environment.make(), self.pairs, seed)
@@ -172,4 +177,6 @@ def _text(value: Any) -> str:
 
 
 def _axis(facts: dict[str, Any]) -> str:
-    return f"true steps (at {facts['speed']:.3g} units/step)" if "speed" in facts else "recorded steps"
+    if "speed" in facts:
+        return f"true steps (at {facts['speed']:.3g} units/step)"
+    return "recorded steps" if facts["truth"].startswith("steps that") else "true steps"
