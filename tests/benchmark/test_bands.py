@@ -151,6 +151,9 @@ def test_the_command_prints_both_diagnostics(capsys: pytest.CaptureFixture[str])
 
     for diagnostic, key in (("bands", "triangle_violations"), ("support", "auroc")):
         run(["eval-length", "maze2d-medium", "--diagnostic", diagnostic, "--weights", "shipped", "--seed", "3", "--json"])
-        (row,) = json.loads(capsys.readouterr().out)
+        row, *others = json.loads(capsys.readouterr().out)
+        if others:
+            assert others[0]["quasimetric"]
+            assert others[0]["triangle_violations"] == 0 < row["triangle_violations"]
         assert row["environment"] == "maze2d-medium"
         assert 0 <= row[key] <= 1

@@ -111,20 +111,21 @@ def draw_banded(
     corner = int(nodes.moves(0).argmax())  # two sweeps find a longest path, or nearly
     longest = nodes.moves(corner)[node_of].max() * steps_per_move
     width = WIDTH * max(1, int(longest / BANDS / WIDTH))
-    bands = min(BANDS, int(longest / width))
-    if bands == 0:
+    if longest < width:
         raise VhdError(f"{environment.name}: no path has {WIDTH} steps at {speed:g} units a step. Give another speed.")
-    found: list[list[tuple[int, int, float]]] = [[] for _ in range(bands)]
-    while min(map(len, found)) < per_band:
+    # Whole numbers of moves: where a move has many steps, no pair may lie in some band.
+    possible = np.arange(1, round(longest / steps_per_move) + 1) * steps_per_move // width
+    found: dict[int, list[tuple[int, int, float]]] = {int(n): [] for n in np.unique(possible[possible < BANDS])}
+    while min(map(len, found.values())) < per_band:
         goal = int(rng.integers(len(places)))
         moves = nodes.moves(int(node_of[goal]))[node_of]
         steps = moves * steps_per_move
-        for number, band in enumerate(found):
+        for number, band in found.items():
             inside = np.flatnonzero((moves > 0) & (steps >= width * number) & (steps < width * (number + 1)))
             if len(inside) and len(band) < per_band:
                 start = int(rng.choice(inside))
                 band.append((start, goal, float(steps[start])))
-    pairs = [pair for band in found for pair in band]
+    pairs = [pair for band in found.values() for pair in band]
     starts, goals = (places[[pair[end] for pair in pairs]] for end in (0, 1))
     geodesic = make_geodesic(environment)
     assert geodesic is not None
@@ -145,15 +146,16 @@ def _rough_speed(environment: Environment) -> float:
     return float((high - low).max() / environment.spec.T_max)
 
 
-def evaluate_bands(predictor: LengthPredictor, pairs: Banded, seed: int = 0) -> dict[str, float | int | None]:
-    """All figures of the diagnostic. `seed` draws the relays."""
-    steps = _steps(predictor, pairs.starts, pairs.goals)
-    back = _steps(predictor, pairs.goals, pairs.starts)
+def evaluate_bands(
+    predictor: LengthPredictor, pairs: Banded, quasimetric: bool = False, seed: int = 0
+) -> dict[str, float | int | None]:
+    """All figures of the diagnostic, of `predict_steps` or `quasimetric_steps`. `seed` draws the relays."""
     relays = pairs.starts[np.random.default_rng(seed).permutation(len(pairs.starts))]
-    by_relay = _steps(predictor, pairs.starts, relays) + _steps(predictor, relays, pairs.goals)
-    against = {"": pairs.truth, "geodesic_": pairs.geodesic}
+    ways = ((pairs.starts, pairs.goals), (pairs.goals, pairs.starts), (pairs.starts, relays), (relays, pairs.goals))
+    steps, back, first, second = (_steps(predictor, *ends, quasimetric) for ends in ways)
+    by_relay = first + second
     figures: dict[str, float | int | None] = {"pairs": len(steps), "speed": pairs.speed, "band_steps": pairs.width}
-    for name, truth in against.items():
+    for name, truth in {"": pairs.truth, "geodesic_": pairs.geodesic}.items():
         figures |= {f"{name}{key}": value for key, value in compare(steps, truth).items()}
     figures |= {f"shortest_path_{key}": value for key, value in compare(pairs.geodesic, pairs.truth).items()}
     return figures | {
@@ -183,8 +185,11 @@ def predicted_steps(predictor: LengthPredictor, pairs: Banded) -> FloatArray:
     return _steps(predictor, pairs.starts, pairs.goals)
 
 
-def _steps(predictor: LengthPredictor, starts: FloatArray, goals: FloatArray) -> FloatArray:
+def _steps(
+    predictor: LengthPredictor, starts: FloatArray, goals: FloatArray, quasimetric: bool = False
+) -> FloatArray:
     """From rest at places to places."""
     states = np.zeros((len(starts), predictor.spec.state_dim), np.float32)
     states[:, list(predictor.spec.goal_dims)] = starts
-    return predictor.predict_steps(states, goals).astype(np.float64)
+    predict = predictor.quasimetric_steps if quasimetric else predictor.predict_steps
+    return predict(states, goals).astype(np.float64)

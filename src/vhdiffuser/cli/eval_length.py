@@ -127,10 +127,11 @@ class EvalLength:
         first = next(iter(predictors.values()))
         speed = self.speed or (bands.fitted_speed(first, environment, seed, self.grid) if fitted else bands.SPEED)
         pairs = bands.draw_banded(environment, seed, speed, self.grid)
+        facts = {"environment": name, "seed": seed, "grid": self.grid, "speed_fitted": fitted}
         rows = [
-            {"environment": name, "run": run, "seed": seed, "grid": self.grid, "speed_fitted": fitted}
-            | bands.evaluate_bands(p, pairs)
-            for run, p in predictors.items()
+            {**facts, "run": run, "quasimetric": bound, **bands.evaluate_bands(predictor, pairs, bound)}
+            for run, predictor in predictors.items()
+            for bound in ([False] if predictor.landmarks is None else [False, True])
         ]
         self._print(rows)
         if self.out is not None:
