@@ -6,7 +6,7 @@
     vhd eval-length examples/seven_joint_arm.py:make        all of it: 400,000 transitions, 4,000 updates
 
 Limits of position and speed are those of a common seven-joint arm. A log is one episode per commanded move: all joints
-start and arrive together, as robot controllers interpolate, at 50 to 100 % of the full speed. So the truth is known: the
+start and arrive together, as robot controllers interpolate, at 50 to 100 % of full speed. So the truth is known: the
 slowest joint decides, max_j |q_j - g_j| / v_j. In seven dimensions landmarks are too far apart for a route graph, and a
 bootstrapped far goal has nothing to begin with; the recipe therefore asks for goals of the same move only.
 """
@@ -105,7 +105,7 @@ def maker() -> ChunkMaker:
 
 def make() -> Environment:
     """The environment `seven-joint-arm`."""
-    phases = {name: GOALS for name in ("warm_start", "expansion", "strengthening")}
+    phases = dict.fromkeys(("warm_start", "expansion", "strengthening"), GOALS)
     return Environment(
         SPEC,
         simulator=Arm,

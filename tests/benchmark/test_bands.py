@@ -150,7 +150,19 @@ def test_the_command_prints_both_diagnostics(capsys: pytest.CaptureFixture[str])
     from vhdiffuser.cli import run
 
     for diagnostic, key in (("bands", "triangle_violations"), ("support", "auroc")):
-        run(["eval-length", "maze2d-medium", "--diagnostic", diagnostic, "--weights", "shipped", "--seed", "3", "--json"])
+        run(
+            [
+                "eval-length",
+                "maze2d-medium",
+                "--diagnostic",
+                diagnostic,
+                "--weights",
+                "shipped",
+                "--seed",
+                "3",
+                "--json",
+            ]
+        )
         row, *others = json.loads(capsys.readouterr().out)
         if others:
             assert others[0]["quasimetric"]

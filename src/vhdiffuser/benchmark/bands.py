@@ -1,10 +1,10 @@
 """A successor's diagnostic of learned distances: pairs in bands of 50 true steps, and how well steps follow the truth.
 
-HorizonFlow (2026, A.5) has 300 pairs of maze2d-large from each of eight bands; the truth is a breadth-first search on a
-4-connected grid at 0.0385 units a step, which is 26 steps a cell. Which grid, it does not say. `cells` is the maze's own:
-pairs are places of the environment's reset. `fine` has 26 points a cell: pairs are uniform in free space, also where the
-data never is. Its truth is a path along the axes, where a diagonal counts as its two legs; the shortest path itself
-cannot rank far pairs so. `Banded.geodesic` is that shortest path, so that the two can be told apart.
+HorizonFlow (2026, A.5) has 300 pairs of maze2d-large from each of eight bands; the truth is a breadth-first search on
+a 4-connected grid at 0.0385 units a step, which is 26 steps a cell. We do not know which grid. `cells` is the maze's
+own: pairs are places of the environment's reset. `fine` has 26 points a cell: pairs are uniform in free space, also
+where the data never is. Its truth is a path along the axes, where a diagonal counts as its two legs; the shortest path
+itself cannot rank far pairs so. `Banded.geodesic` is that shortest path, so that the two can be told apart.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SPEED = 0.0385
 """Units a step of maze2d, as the successor's paper states it."""
 GridName = Literal["cells", "fine"]
 _POINTS = {"cells": 1, "fine": 26}
-"""Grid points per side of a cell, which is as wide as the narrowest wall; 26 are 0.0385 units apart in maze2d, a step."""
+"""Grid points per side of a cell, which is as wide as the narrowest wall; 26 are 0.0385 units apart in maze2d."""
 _RESETS = 1000
 """Instances whose starts and goals are the places of the maze's cells."""
 _NEAR = 50
@@ -166,7 +166,7 @@ def evaluate_bands(
 
 
 def compare(steps: FloatArray, truth: FloatArray) -> dict[str, float | None]:
-    """(n,) steps with (n,) true ones: ranks, the ratio's coefficient of variation, errors as shares of the mean truth."""
+    """(n,) steps with (n,) true ones: ranks, the ratio's coefficient of variation, errors over the mean truth."""
     far, ratio = truth >= FAR_STEPS, steps / truth
     apart = truth >= _NEAR
     scaled = steps * truth.sum() / steps.sum()
@@ -185,9 +185,7 @@ def predicted_steps(predictor: LengthPredictor, pairs: Banded) -> FloatArray:
     return _steps(predictor, pairs.starts, pairs.goals)
 
 
-def _steps(
-    predictor: LengthPredictor, starts: FloatArray, goals: FloatArray, quasimetric: bool = False
-) -> FloatArray:
+def _steps(predictor: LengthPredictor, starts: FloatArray, goals: FloatArray, quasimetric: bool = False) -> FloatArray:
     """From rest at places to places."""
     states = np.zeros((len(starts), predictor.spec.state_dim), np.float32)
     states[:, list(predictor.spec.goal_dims)] = starts

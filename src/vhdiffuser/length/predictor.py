@@ -48,7 +48,7 @@ _MARKS = 32
 OFF_SUPPORT = 1 / 3
 """Support below which a place is off the data: more than two radii from every landmark."""
 SUPPORT_FILE = "support.safetensors"
-"""A route graph beside a predictor's file of which only the landmarks are used, for weights that plan without routes."""
+"""A route graph beside a predictor's file that shows only where the data is, for weights that plan without routes."""
 _CHUNK = 2048
 """Queries per forward pass: large enough to be fast, small enough for the cache."""
 
@@ -146,9 +146,8 @@ class LengthPredictor:
         """Steps as `predict_steps`, without any violation of the triangle inequality.
 
         d(s, g) = max_j [f(s, h_j) - f(g, h_j)]_+ or [f(h_j, g) - f(h_j, s)]_+, over 32 landmarks h_j: the landmark
-        bound of graph search. d(g, g) = 0 and d(s, g) <= d(s, h) + d(h, g) for any f and any place h at which one rests,
-        so a search with it as heuristic expands no node twice where d bounds the edges. It takes 64 predictions for each
-        start and each goal.
+        bound of graph search. d(g, g) = 0 and d(s, g) <= d(s, h) + d(h, g) for any f and any place h at which one
+        rests. It takes 64 predictions for each start and each goal.
         """
         spec = self.spec
         here, there = self._normal_places(starts), self._normal_places(goals)
