@@ -139,7 +139,7 @@ def test_levels_fall_without_repeats_and_full_length_visits_all(diffusion_steps:
         assert all(a > b for a, b in pairwise(visited))
         assert visited[-1] >= 0
         assert visited[0] < diffusion_steps
-    assert reverse_levels(schedule, diffusion_steps) == list(range(diffusion_steps))[::-1]
+    assert reverse_levels(schedule, diffusion_steps) == tuple(range(diffusion_steps))[::-1]
 
 
 def test_ddpm_is_the_paper_s_posterior_step() -> None:

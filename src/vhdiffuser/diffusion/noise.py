@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from vhdiffuser.types import FloatArray
 
@@ -17,11 +19,24 @@ _BLOCK = 16
 _TWO_PI = np.float32(2 * math.pi)
 
 
+class _Unseeded(np.random.bit_generator.ISeedSequence):
+    """A seed for a generator that is seeded right afterwards: numpy would ask the operating system for one."""
+
+    _words = np.zeros(624, np.uint32)
+
+    def generate_state(self, n_words: int, dtype: Any = np.uint32) -> npt.NDArray[Any]:
+        return self._words[:n_words]
+
+
+_UNSEEDED = _Unseeded()
+
+
 class Noise:
     """torch.Generator().manual_seed(seed): the Mersenne Twister, and Box-Muller's transformation of its output."""
 
     def __init__(self, seed: int) -> None:
-        self._twister = np.random.RandomState(seed & 0xFFFFFFFF)
+        self._twister = np.random.RandomState(np.random.MT19937(_UNSEEDED))
+        self._twister.seed(seed & 0xFFFFFFFF)
         self._spare: float | None = None
 
     def draw(self, *shape: int) -> FloatArray:

@@ -151,7 +151,9 @@ class RouteGraph:
         flat = points.reshape(-1, points.shape[-1])
         if len(flat) > _FEW:
             return self._tree.query(points, p=np.inf)[1]
-        distance = np.abs(flat[:, None] - self.places).max(axis=-1)  # (n, M)
+        distance = np.abs(flat[:, :1] - self._columns[0])  # (n, M)
+        for dim in range(1, flat.shape[1]):
+            np.maximum(distance, np.abs(flat[:, dim, None] - self._columns[dim]), out=distance)
         return distance.argmin(axis=1).reshape(points.shape[:-1])
 
     def steps(self, starts: FloatArray, goals: FloatArray) -> FloatArray:
@@ -184,6 +186,11 @@ class RouteGraph:
         return self._steps.T
 
     @cached_property
+    def _columns(self) -> FloatArray:
+        """(goal_dim, M) places of landmarks."""
+        return np.ascontiguousarray(self.places.T)
+
+    @cached_property
     def _tree(self) -> cKDTree:
         from scipy.spatial import cKDTree
 
@@ -199,7 +206,7 @@ class RouteGraph:
 
     def path(self, start: FloatArray, goal: FloatArray) -> Route:
         """The route from start (goal_dim,) to goal (goal_dim,), normalised."""
-        here, there = int(self.region(start)), int(self.region(goal))
+        here, there = self.region(np.stack([start, goal])).tolist()
         self._search(there)
         if not np.isfinite(self._steps[there, here]):
             return Route(np.stack([start, goal]), np.array([0.0, np.nan]), known=False)
