@@ -180,7 +180,7 @@ class Wavy:
 def by_diffusers(sampler: str, network: Wavy, schedule: Schedule, steps: int) -> torch.Tensor:
     """The same reverse process by the schedulers of `diffusers`, on a schedule that *is* the levels visited."""
     diffusers = pytest.importorskip("diffusers", reason="the reference schedulers need diffusers (extra dev)")
-    visited = reverse_levels(schedule, steps)
+    visited = list(reverse_levels(schedule, steps))
     alpha_bar = schedule.alpha_bar.astype(float)[visited[::-1]]  # cleanest first
     betas = 1 - alpha_bar / np.concatenate([[1.0], alpha_bar[:-1]])
     settings = {"num_train_timesteps": steps, "trained_betas": betas, "prediction_type": "sample"}

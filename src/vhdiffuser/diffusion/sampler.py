@@ -162,7 +162,7 @@ def continued(tau: FloatArray, last: IntArray | None) -> FloatArray:
     if last is None or (last == tau.shape[1] - 1).all():
         return tau
     index = np.minimum(np.arange(tau.shape[1]), last[:, None])  # (B, K)
-    return np.take_along_axis(tau, index[:, :, None], axis=1)
+    return tau[np.arange(len(tau))[:, None], index]
 
 
 def clamp_mask(last: IntArray, knots: int, width: int, dims: tuple[list[int], list[int]]) -> BoolArray:

@@ -63,7 +63,16 @@ class Route:
 
     def at(self, steps: FloatArray) -> FloatArray:
         """(k,) steps -> (k, goal_dim) places along the route, linearly interpolated."""
-        return np.stack([np.interp(steps, self.steps, column) for column in self.places.T], axis=1)
+        found = np.empty((len(steps), self.places.shape[1]))
+        for dim, column in enumerate(self.places.T):
+            found[:, dim] = np.interp(steps, self.steps, column)
+        return found
+
+    def evenly(self, count: int) -> FloatArray:
+        """(count, goal_dim) places, as many steps apart."""
+        steps = np.arange(count) * (self.total / (count - 1))
+        steps[-1] = self.total
+        return self.at(steps)
 
 
 class RouteGraph:
@@ -210,9 +219,9 @@ class RouteGraph:
         self._search(there)
         if not np.isfinite(self._steps[there, here]):
             return Route(np.stack([start, goal]), np.array([0.0, np.nan]), known=False)
-        nodes = [here]
+        nodes, following = [here], self._next[there].item
         while nodes[-1] != there:
-            nodes.append(int(self._next[there, nodes[-1]]))
+            nodes.append(following(nodes[-1]))
         # The ends replace their nearest landmarks.
         places = np.concatenate([start[None], self.places[nodes[1:-1]], goal[None]])
         steps = self._steps[there, here] - self._steps[there, [here, *nodes[1:-1], there]]

@@ -176,12 +176,13 @@ class Composed:
         if self._elsewhere is not None:
             distance = np.where(self._elsewhere, np.inf, distance)
         nearest = distance.argmin(axis=-1)  # (B, K)
-        centre = np.take_along_axis(self.route, nearest[:, :, None], axis=1)
-        held = centre + (places - centre).clip(-self.radius, self.radius)
+        centre = self.route[np.arange(len(nearest))[:, None], nearest]
+        offset = places - centre
+        held = centre + np.minimum(np.maximum(offset, -self.radius), self.radius)
         moved = tau0.copy()
         moved[..., self.motion.places] = held
-        if self.motion.velocities:
-            away = (np.abs(places - centre) > self.radius).any(axis=-1, keepdims=True)  # (B, K, 1)
+        away = (np.abs(offset) > self.radius).any(axis=-1, keepdims=True)  # (B, K, 1)
+        if self.motion.velocities and away.any():
             own = moved[..., self.motion.velocities]
             moved[..., self.motion.velocities] = np.where(away, self.motion.of(held), own)
         return moved
@@ -189,10 +190,10 @@ class Composed:
 
 def rough_chain(route: Route, start: FloatArray, K: int, motion: Motion) -> FloatArray:
     """(K, width) knots evenly along a route from the knot start (width,); velocities are the route's own."""
-    places = route.at(np.linspace(0.0, route.total, K))  # (K, goal_dim)
+    places = route.evenly(K)  # (K, goal_dim)
     for _ in range(2):  # nothing moves round the corners of a polygon
         places[1:-1] = (places[:-2] + 2 * places[1:-1] + places[2:]) / 4
-    chain = np.tile(start, (K, 1))
+    chain = np.repeat(start[None], K, axis=0)
     along = places.astype(np.float32)
     chain[:, motion.places] = along
     if motion.velocities:
@@ -202,4 +203,4 @@ def rough_chain(route: Route, start: FloatArray, K: int, motion: Motion) -> Floa
 
 def route_points(route: Route, count: int) -> FloatArray:
     """(count, goal_dim) points evenly along a route."""
-    return route.at(np.linspace(0.0, route.total, count)).astype(np.float32)
+    return route.evenly(count).astype(np.float32)

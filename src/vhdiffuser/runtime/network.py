@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from threading import Lock
 from typing import Protocol
@@ -37,10 +37,16 @@ def check_shapes(tensors: Mapping[str, FloatArray], wanted: Mapping[str, tuple[i
 class OnnxNetwork:
     """An ONNX model computed by ONNX Runtime on the calling thread. Several threads may call it at once."""
 
-    def __init__(self, model: bytes, tensors: Mapping[str, FloatArray] | None = None) -> None:
-        """`tensors` are those that the model was made from; without them it cannot be saved as a model file."""
-        self.model, self._tensors = model, None if tensors is None else dict(tensors)
+    def __init__(self, model: bytes | Callable[[], bytes], tensors: Mapping[str, FloatArray] | None = None) -> None:
+        """`model` is an .onnx file's content, or a function that makes it on first use. `tensors` are those that it is
+        made from; without them it cannot be saved as a model file."""
+        self._model, self._tensors = model, None if tensors is None else dict(tensors)
         self._lock = Lock()
+
+    @cached_property
+    def model(self) -> bytes:
+        """The content of its .onnx file."""
+        return self._model if isinstance(self._model, bytes) else self._model()
 
     @property
     def tensors(self) -> dict[str, FloatArray]:
