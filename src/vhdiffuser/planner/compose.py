@@ -199,8 +199,3 @@ def rough_chain(route: Route, start: FloatArray, K: int, motion: Motion) -> Floa
     if motion.velocities:
         chain[1:, motion.velocities] = motion.of(along[None])[0, 1:]
     return chain
-
-
-def route_points(route: Route, count: int) -> FloatArray:
-    """(count, goal_dim) points evenly along a route."""
-    return route.evenly(count).astype(np.float32)

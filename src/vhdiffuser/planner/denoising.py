@@ -18,7 +18,7 @@ from vhdiffuser.diffusion.schedule import Schedule
 from vhdiffuser.length.route import Route
 from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.planner.clearing import pushed_out
-from vhdiffuser.planner.compose import ROUTE_POINTS, Composed, Motion, rough_chain, route_points
+from vhdiffuser.planner.compose import ROUTE_POINTS, Composed, Motion, rough_chain
 from vhdiffuser.runtime.network import Network
 from vhdiffuser.threads import batches_in_parallel
 from vhdiffuser.trajectories import Plan
@@ -184,10 +184,14 @@ class Denoiser:
             ways = [replace(way, places=mine.normalize(data.unnormalize(way.places))) for way in ways]
             radius = self.tube * data.scale / mine.scale
         rough = known.copy()
+        points = np.empty((len(ways), ROUTE_POINTS, len(motion.places)), np.float32)
         for chain, way in enumerate(ways):
             K = int(counts[chain])
+            if chain and way is ways[chain - 1]:  # another candidate for the same start and goal
+                rough[chain, :K], points[chain] = rough[chain - 1, :K], points[chain - 1]
+                continue
             rough[chain, :K] = rough_chain(way, known[chain, 0], K, motion)
-        points = np.stack([route_points(way, ROUTE_POINTS) for way in ways])
+            points[chain] = way.evenly(ROUTE_POINTS)
         return Composed(
             self._clean(np.array([P - 1])),
             rough,
