@@ -168,8 +168,8 @@ class RouteGraph:
     def steps(self, starts: FloatArray, goals: FloatArray) -> FloatArray:
         """(B, goal_dim) and (B, goal_dim) -> (B,) steps; infinity if no route is known."""
         here, there = self.region(starts), self.region(goals)
-        for goal in np.unique(there):
-            self._search(int(goal))
+        for goal in set(there.tolist()):
+            self._search(goal)
         return self._steps[there, here]
 
     def all_steps(self) -> FloatArray:
