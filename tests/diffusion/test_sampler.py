@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from vhdiffuser.diffusion.noise import Noise
+from vhdiffuser.diffusion.noise import Noise, draw_all
 from vhdiffuser.diffusion.sampler import clamp_mask, network_clean, reverse_levels, sample
 from vhdiffuser.diffusion.schedule import Schedule
 from vhdiffuser.errors import VhdError
@@ -170,6 +170,13 @@ def test_noise_is_what_torch_draws_from_the_same_seed(seed: int) -> None:
     ours, theirs = Noise(seed), torch.Generator().manual_seed(seed)
     for shape in ((36, 4), (3, 3), (2, 1), (8, 2), (33, 3), (5, 1), (41, 4)):
         np.testing.assert_allclose(ours.draw(*shape), torch.randn(shape, generator=theirs), atol=2e-6)
+
+
+@pytest.mark.parametrize("shape", [(9, 4), (33, 3), (3, 2)])
+def test_a_stream_draws_the_same_alone_and_in_a_batch(shape: tuple[int, int]) -> None:
+    together, alone = streams([3, 4, 5]), streams([3, 4, 5])
+    for _ in range(3):
+        np.testing.assert_array_equal(draw_all(together, *shape), [stream.draw(*shape) for stream in alone])
 
 
 class Wavy:
