@@ -137,6 +137,14 @@ def ended_within(group: int, seconds: float) -> float | None:
     return None
 
 
+def present(folder: Path, pattern: str) -> bool:
+    """Whether there is a file of that name with content; others may come and go while we look."""
+    try:
+        return any(path.stat().st_size for path in folder.rglob(pattern))
+    except FileNotFoundError:
+        return False
+
+
 def leftovers(folder: Path) -> list[str]:
     """Temporary files and locks that a finished command should not leave."""
     found = [path for path in folder.rglob("*") if path.name.endswith(".part") or path.name in (".lock", "building")]

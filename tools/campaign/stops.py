@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from campaign.commands import BUILD, ENV, PLANNER, PROGRAM, ended_within, environment, finish, fresh, start
+from campaign.commands import BUILD, ENV, PLANNER, PROGRAM, ended_within, environment, finish, fresh, present, start
 from campaign.ledger import Ledger, Trial
 
 PART = "stop"
@@ -85,7 +85,7 @@ def under_way(job: str, root: Path) -> tuple[Any, Path]:
     folder = fresh(needs, root)
     process = start(arguments, folder)
     given_up = time.monotonic() + 300
-    while not any(path.stat().st_size for path in folder.rglob(sign)):
+    while not present(folder, sign):
         if process.poll() is not None or time.monotonic() > given_up:
             raise SystemExit(f"the campaign cannot begin: {job} ended with {finish(process)}")
         time.sleep(0.02)

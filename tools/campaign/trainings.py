@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from campaign.commands import JOBS, PLANNER, contents, finish, fresh, leftovers, start
+from campaign.commands import JOBS, PLANNER, contents, finish, fresh, leftovers, present, start
 from campaign.files import break_bytes
 from campaign.kills import uninterrupted
 from campaign.ledger import Ledger, Trial
@@ -33,7 +33,7 @@ def damaged(root: Path, rng: random.Random) -> str:
     whole, _ = uninterrupted("train", root)
     folder = fresh("train", root)
     process = start(JOBS["train"].arguments, folder)
-    while not list(folder.rglob("checkpoint-before.safetensors")):
+    while not present(folder, "checkpoint-before.safetensors"):
         if process.poll() is not None:
             return f"no second checkpoint: {finish(process)}"
         time.sleep(0.02)
