@@ -143,7 +143,7 @@ def test_an_ordinary_constant_column_is_no_bomb(tmp_path: Path) -> None:
         (["--epsilon", "nan"], "epsilon must be"),
         (["--goal-dims", "0", "0"], "twice"),
         (["--state-dims", "0", "0"], "twice"),
-        (["--t-max", "-1"], "L_min <= T_max"),
+        (["--t-max", "-1"], "T_max must be"),
         (["--control-dt", "nan"], "control_dt must be"),
     ],
 )
