@@ -80,7 +80,8 @@ def main() -> None:
         print(
             f"replanning {name}: {len(latencies)} steps, p50 {p50:.2f} ms, p99 {p99:.2f} ms, largest {most:.2f} ms, "
             f"{late} deadline misses; processor time p50 {1e3 * np.median(used):.2f} ms, largest "
-            f"{1e3 * used.max():.2f} ms, {int((used > period).sum())} beyond the period; {sum(reached)} of {len(reached)} episodes reached their goal, "
+            f"{1e3 * used.max():.2f} ms, {int((used > period).sum())} beyond the period; "
+            f"{sum(reached)} of {len(reached)} episodes reached their goal, "
             f"in {np.mean(steps):.1f} steps"
         )
     sys.exit(bool(missed))
