@@ -6,7 +6,8 @@
     agent = vhdiffuser.Agent(planner)  # in a control loop of your own
 
 Importing this package registers Gymnasium ids such as `vhdiffuser/Maze2d-large-v1`; Gymnasium and simulators are
-imported only when they are used. Planning, predicting and driving need no torch; training does (`pip install 'vhdiffuser[train]'`).
+imported only when they are used. Planning, predicting and driving need no torch; training does (`pip install
+'vhdiffuser[train]'`).
 """
 
 from __future__ import annotations
