@@ -155,7 +155,7 @@ def test_the_command_prints_both_diagnostics(capsys: pytest.CaptureFixture[str])
         run(
             [
                 "eval-length",
-                "maze2d-medium",
+                "maze2d-umaze",
                 "--diagnostic",
                 diagnostic,
                 "--weights",
@@ -169,5 +169,5 @@ def test_the_command_prints_both_diagnostics(capsys: pytest.CaptureFixture[str])
         if others:
             assert others[0]["quasimetric"]
             assert others[0]["triangle_violations"] == 0 < row["triangle_violations"]
-        assert row["environment"] == "maze2d-medium"
+        assert row["environment"] == "maze2d-umaze"
         assert 0 <= row[key] <= 1
