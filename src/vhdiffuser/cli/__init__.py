@@ -167,12 +167,17 @@ def _run(arguments: list[str]) -> int:
 def _with_references(command: str, arguments: list[str]) -> list[str]:
     """Register the environments that arguments refer to (`my_robot.py:make`, `--env package.module:make`).
 
-    A reference is replaced by its environment's name.
+    A reference is replaced by its environment's name. Those of `--planner` are left as they are.
     """
     found: list[str] = []
     rest = iter(arguments)
+    planners = False
     for argument in rest:
         option, equals, value = argument.partition("=")
+        planners = option == "--planner" if argument.startswith("-") else planners
+        if planners:
+            found.append(argument)
+            continue
         given = option == "--env"
         reference = (value if equals else next(rest, "")) if given else argument
         if not given and not _REFERENCE.fullmatch(reference):
