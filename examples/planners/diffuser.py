@@ -14,6 +14,7 @@ from pathlib import Path
 
 from vhdiffuser import Planner
 from vhdiffuser.files import sha256
+from vhdiffuser.weights.format import load_model
 
 
 class Diffuser:
@@ -27,10 +28,10 @@ class Diffuser:
         return self.planner.plan_batch(starts, goals, self.planner.config.horizon, seeds=seeds)
 
     def describe(self):
-        config, header = self.planner.config, self.planner._headers()["planner"]
+        config = self.planner.config
         return {
             "weights": sha256(self.path),
-            "updates": header.updates,
+            "updates": load_model(self.path, "planner")[1].updates,
             "width": config.dim,
             "horizon": config.horizon,
             "sampler": self.planner.options.sampler,

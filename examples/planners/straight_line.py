@@ -1,6 +1,6 @@
 """The simplest planner there is: straight to the goal, through walls if need be. What a maze's score is worth.
 
-    vhd bench maze2d-umaze --planner examples/planners/straight_line.py:StraightLine
+vhd bench maze2d-umaze --planner examples/planners/straight_line.py:StraightLine
 """
 
 from __future__ import annotations

@@ -37,6 +37,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "the paper's analyses: crops, length mismatch, unseen lengths, the predictor's terms, learning curves",
     ),
     "report": ("vhdiffuser.cli.bench:Report", "make tables and figures from benchmark results"),
+    "leaderboard": ("vhdiffuser.cli.leaderboard:Leaderboard", "rank planners, ours and anybody's, from their rows"),
     "sweep": (
         "vhdiffuser.cli.sweep:SweepCommand",
         "try a grid of recipe fields, and compare them in a table and a plot",

@@ -283,10 +283,14 @@ def _html(sections: Sequence[tuple[str, str | Table | Path]], out: Path) -> str:
             parts.append(f'<img src="{content.relative_to(out).as_posix()}" alt="{escape(title)}">')
         else:
             parts.append(f"<p>{escape(content)}</p>")
-    body = "\n".join(parts)
+    return page("Results", "\n".join(parts))
+
+
+def page(title: str, body: str) -> str:
+    """A whole HTML page, styled."""
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>VH-Diffuser: results</title>\n<style>{_STYLE}</style>\n</head>\n"
-        f"<body>\n<h1>Results</h1>\n{body}\n</body>\n</html>\n"
+        f"<title>VH-Diffuser: {title.lower()}</title>\n<style>{_STYLE}</style>\n</head>\n"
+        f"<body>\n<h1>{title}</h1>\n{body}\n</body>\n</html>\n"
     )
