@@ -125,7 +125,6 @@ def test_damaged_files_are_refused_in_words(kind: str, root: Path, forms, monkey
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(reason="known: 4 odd arguments of public functions still end in a traceback", strict=False)
 def test_arguments_that_nobody_expects_are_refused_in_words(root: Path) -> None:
     (root / "python").mkdir()
     check, strategy = arguments.python_inputs(root / "python")
