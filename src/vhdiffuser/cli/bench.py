@@ -211,7 +211,9 @@ class Bench:
         """The planners of --planner by name."""
         found: dict[str, ForeignChoice] = {}
         for reference in self.planner:
-            choice = _load_foreign(reference, self.env)
+            place, colon, attribute = reference.rpartition(":")
+            place = str(Path(place).resolve()) if place.endswith(".py") else place
+            choice = _load_foreign(f"{place}{colon}{attribute}", self.env)
             if (name := choice.planner.name) in found:
                 raise VhdError(f"two planners are named '{name}': give one of them another `name`.")
             found[name] = choice

@@ -74,7 +74,7 @@ class ForeignPlanner:
     def __init__(self, planner: AnyPlanner, environment: Environment, *, name: str = "", reference: str = "") -> None:
         """`name` is for a planner without a name of its own; `reference` is where it came from."""
         self._make = _batch_of(planner)
-        own = getattr(planner, "name", "") or name or getattr(planner, "__name__", type(planner).__name__)
+        own = getattr(planner, "name", "") or name or getattr(planner, "__name__", type(planner).__name__).strip("<>")
         self.name = checked_name("planner", own)
         self.environment, self.reference, self.digest = environment, reference, _source_digest(planner)
         self.candidates = as_whole(f"candidates of {self.name}", getattr(planner, "candidates", 1), least=1)

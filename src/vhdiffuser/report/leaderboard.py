@@ -119,7 +119,10 @@ class Entry:
 
 
 def read_boards(
-    folders: Sequence[Path], environments: Sequence[str] = (), protocols: Sequence[str] = (), distribution: str = "reset"
+    folders: Sequence[Path],
+    environments: Sequence[str] = (),
+    protocols: Sequence[str] = (),
+    distribution: str = "reset",
 ) -> list[Entry]:
     """The entries of all boards in these folders, best first; names that are given restrict them.
 
@@ -143,7 +146,9 @@ def read_boards(
             boards.setdefault((environment, protocol, drawn), []).append(cell)
     if not boards:
         raise DataError(f"{', '.join(map(str, folders))}: no rows of these environments, protocols and distribution.")
-    order = sorted(boards, key=lambda key: (_place(ENVIRONMENTS, key[0]), key[0], _place(PROTOCOL_LABELS, key[1]), key[1]))
+    order = sorted(
+        boards, key=lambda key: (_place(ENVIRONMENTS, key[0]), key[0], _place(PROTOCOL_LABELS, key[1]), key[1])
+    )
     return [entry for key in order for entry in make_board(boards[key])]
 
 
@@ -295,7 +300,9 @@ def board_table(entries: Sequence[Entry]) -> tuple[Table, list[str]]:
         if item.differs:
             unranked.setdefault(item.differs, []).append(name)
         if off:
-            notes.append(f"{OFF} {name}: plans begin up to {item.start_gap:.2g} (normalised) from where they were made.")
+            notes.append(
+                f"{OFF} {name}: plans begin up to {item.start_gap:.2g} (normalised) from where they were made."
+            )
     notes += [f"Not ranked, because of {reason}: {', '.join(names)}." for reason, names in unranked.items()]
     head = HEAD if not scored else (*HEAD[:5], "Score", *HEAD[5:])
     return Table(head, tuple(lines)), notes
@@ -358,5 +365,7 @@ def into_page(text: str, made: str, path: Path) -> str:
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:
-        raise DataError(f"{path}: has no lines {BEGIN} and {END} to put the table between. Add them, or name a new file.")
+        raise DataError(
+            f"{path}: has no lines {BEGIN} and {END} to put the table between. Add them, or name a new file."
+        )
     return f"{before}{BEGIN}\n\n{made}\n{END}{after}"
