@@ -141,7 +141,7 @@ def failing(start: np.ndarray, goal: np.ndarray) -> np.ndarray:
         (lambda s, g: np.linspace(s[:2], g, 9), r"\(L, 4\) array of x, y, vx, vy, got shape \(9, 2\). Positions alone"),
         (lambda s, g: line(s, g)[:1], "with 2 to 65536 states, got 1"),
         (lambda s, g: line(s, g) * [1, 1, np.nan, 1], "finite; state 0 of 9"),
-        (lambda s, g: line(s, g) + [9, 0, 0, 0], r"begins at the start. This one begins at \[10.0, 1.0"),
+        (lambda s, g: line(s, g) + np.array([9, 0, 0, 0]), r"begins at the start. This one begins at \[10.0, 1.0"),
         (lambda s, g: "up", "got 'up'"),
         (lambda s, g: None, r"return one that stays: np.stack\(\[start, start\]\)"),
         (failing, r"failed with KeyError: 'node 7' \(.*test_foreign.py, line"),

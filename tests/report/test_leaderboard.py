@@ -12,7 +12,8 @@ import pytest
 
 from vhdiffuser.cli import run
 from vhdiffuser.errors import DataError
-from vhdiffuser.report.leaderboard import BEGIN, END, Entry, as_csv, html, into_page, markdown, read_boards
+from vhdiffuser.report.leaderboard import BEGIN, END, as_csv, html, into_page, markdown
+from vhdiffuser.results.boards import Entry, read_boards
 from vhdiffuser.results.paired import mcnemar
 from vhdiffuser.results.paths import result_path
 from vhdiffuser.results.rows import Row, open_results

@@ -40,8 +40,8 @@ def evaluate(
     `env` is the planner's own environment unless given, `controller` the environment's own. Rows are written to
     `folder`, and nothing is run twice that is there; without one they are not kept. Seeds 0 to 99 are for
     development, 100 and above for published figures. Rows record the digests of the networks, or of their model files
-    where `load_method` loaded the planner; give the method's name with it (default: `vhd`). `workers` above 1 step simulators in
-    processes of their own (a script then needs `if __name__ == "__main__":`).
+    where `load_method` loaded the planner; give the method's name with it (default: `vhd`). `workers` above 1 step
+    simulators in processes of their own (a script then needs `if __name__ == "__main__":`).
 
     Anybody's planner (`vhdiffuser.foreign_planner`) can be evaluated too: an object with `plan_batch(starts, goals,
     seeds)` or `plan(start, goal)`, or a function of start and goal. It needs `env`, and its rows carry its own name.

@@ -60,8 +60,8 @@ class Bench:
     """Methods to run: vhd, fh-lp, fh-h1, fh-h2, fh-h3 (default: those whose weights exist), or the same with networks
     trained with `--recipe paper`: vhd-paper, fh-lp-paper, fh-h1-paper and so on."""
     planner: tuple[str, ...] = ()
-    """Planners of anybody's to run, as file.py:name or package.module:name (docs/leaderboard.md); without --methods, none
-    of ours."""
+    """Planners of anybody's to run, as file.py:name or package.module:name (docs/leaderboard.md); none of ours are run
+    beside them unless --methods names them."""
     protocols: tuple[str, ...] = ("ss", "rp")
     """ss (single-shot), rp (replan-on-deviation); of other benchmarks: d4rl-fixed, d4rl-random (one plan, its end
     held), d4rl-fixed-rp, d4rl-random-rp (replanning), ogbench."""

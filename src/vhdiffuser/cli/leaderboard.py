@@ -36,13 +36,14 @@ class Leaderboard:
     distribution: str = "reset"
     """How instances were drawn: reset, uniform, or pairs for a file of them."""
     out: Path | None = None
-    """File to write: .md, .csv, .html or .json. In a .md that exists, the tables replace what lies between its marks."""
+    """File to write: .md, .csv, .html or .json. In a .md that exists, the tables go between its marks."""
     json: bool = False
     """Print a JSON list of entries."""
 
     def run(self) -> None:
         """Read, compare, print or write."""
-        from vhdiffuser.report.leaderboard import as_csv, html, into_page, markdown, read_boards
+        from vhdiffuser.report.leaderboard import as_csv, html, into_page, markdown
+        from vhdiffuser.results.boards import read_boards
 
         if not self.folders:
             raise VhdError("name one or more folders of rows, for example: vhd leaderboard results")
