@@ -33,28 +33,34 @@ class AStar:
         self.spec = environment.spec
         episodes = load_dataset(environment.name).episodes
         places = self.spec.goal_of(self.spec.planning_state(episodes.observations))
-        cells, number, visits = np.unique(np.round(places / CELL), axis=0, return_inverse=True, return_counts=True)
+        # A cell is a complex number, x + iy in units of CELL.
+        cells, number, visits = np.unique(np.round(places / CELL) @ [1, 1j], return_inverse=True, return_counts=True)
         often = visits >= RARE * np.median(visits)
         steps = np.stack([number[:-1], number[1:]], axis=1)
         steps = np.delete(steps, np.asarray(episodes.ends[:-1]) - 1, axis=0)  # not from one episode to the next
-        links = np.unique(np.sort(steps[often[steps].all(axis=1)], axis=1), axis=0)
-        self.places, self.links = cells * CELL, defaultdict(set)
-        for one, other in links[links[:, 0] != links[:, 1]].tolist():
+        steps = np.sort(steps[often[steps].all(axis=1) & (steps[:, 0] != steps[:, 1])], axis=1)
+        self.places, self.links = CELL * cells, defaultdict(set)
+        for link in np.unique(steps @ [len(cells), 1]).tolist():
+            one, other = divmod(link, len(cells))
             self.links[one].add(other)
             self.links[other].add(one)
         self.known = np.array(sorted(self.links))
-        self.tree = cKDTree(self.places[self.known])
+        self.tree = cKDTree(self.flat(self.known))
+
+    def flat(self, cells):
+        """(n, 2) the places of cells."""
+        return np.stack([self.places[cells].real, self.places[cells].imag], axis=1)
 
     def plan(self, start, goal):
         begin, end = self.known[self.tree.query([self.spec.goal_of(start), goal])[1]].tolist()
-        way = self.places[self.search(begin, end)]
+        way = self.flat(self.search(begin, end))
         return timed(self.spec, start, self.rounded(np.vstack([self.spec.goal_of(start), way, goal])))
 
     def search(self, begin, end):
         """Cells of the shortest way; the straight distance is the heuristic."""
 
         def distance(one, other):
-            return float(np.hypot(*(self.places[one] - self.places[other])))
+            return abs(self.places[one] - self.places[other])
 
         queue, cost, before = [(0.0, begin)], {begin: 0.0}, {begin: begin}
         while queue:

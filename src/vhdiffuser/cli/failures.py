@@ -191,8 +191,8 @@ class Failures:
         return choice.planner.motion or fastest_motion(load_dataset(spec.name).episodes, spec)
 
     def _print(self, answer: dict[str, Any], failures: list[Failure]) -> None:
-        failed = f"{answer['failures']} of {answer['instances']} instances failed"
-        out.print(f"{self.env} {answer['method']} {self.protocol}: {failed}")
+        method, failed, total = (answer[key] for key in ("method", "failures", "instances"))
+        out.print(f"{self.env} {method} {self.protocol}: {failed} of {total} instances failed")
         again = answer["failures"] - len(answer["did_not_fail_again"])
         for kind, count in answer["kinds"].items():
             of_kind = [failure for failure in failures if failure.kind == kind]
