@@ -43,6 +43,8 @@ from vhdiffuser.weights.places import find_model
 
 States = Plan | npt.ArrayLike
 """A plan: (L, d) planning states, or a `Plan`."""
+Numbers = npt.NDArray[Any]
+"""What a planner is given: float32, and int64 for seeds. It may annotate them more loosely or more narrowly."""
 FARTHEST = 1.0
 """How far from its start a plan may begin, in normalised units: half of the data's range. A plan that begins farther
 away is in other units or for another pair; a nearer one is executed as it is, and rows record the gap."""
@@ -51,7 +53,7 @@ away is in other units or for another pair; a nearer one is executed as it is, a
 class BatchPlans(Protocol):
     """A planner for many pairs at once."""
 
-    def plan_batch(self, starts: FloatArray, goals: FloatArray, seeds: IntArray) -> Sequence[States]:
+    def plan_batch(self, starts: Numbers, goals: Numbers, seeds: Numbers) -> Sequence[States]:
         """(B, d) starts, (B, goal_dim) goals and (B,) seeds -> B plans, in order."""
         ...
 
@@ -59,7 +61,7 @@ class BatchPlans(Protocol):
 class SinglePlans(Protocol):
     """A planner for one pair at a time; `plan` may take a keyword `seed`, too."""
 
-    def plan(self, start: FloatArray, goal: FloatArray) -> States:
+    def plan(self, start: Numbers, goal: Numbers) -> States:
         """(d,) start and (goal_dim,) goal -> a plan."""
         ...
 
