@@ -53,7 +53,7 @@ def board_table(entries: Sequence[Entry]) -> tuple[Table, list[str]]:
                 against,
                 f"{item.average_executed_steps:.1f}{BEST * item.best_steps} [{few:.1f}, {many:.1f}]",
                 *([] if not scored else ["-" if item.average_score is None else f"{item.average_score:.1f}"]),
-                f"{1000 * item.planning_seconds:.2g}",
+                _ms(item.planning_seconds),
                 f"{item.average_replans:.2f}",
                 str(item.candidates),
                 str(item.n),
@@ -69,6 +69,10 @@ def board_table(entries: Sequence[Entry]) -> tuple[Table, list[str]]:
     notes += [f"Not ranked, because of {reason}: {', '.join(names)}." for reason, names in unranked.items()]
     head = HEAD if not scored else (*HEAD[:5], "Score", *HEAD[5:])
     return Table(head, tuple(lines)), notes
+
+
+def _ms(seconds: float) -> str:
+    return f"{1000 * seconds:.2g}" if seconds < 0.01 else f"{1000 * seconds:.0f}"
 
 
 def _p(value: float) -> str:
