@@ -36,7 +36,11 @@ PAGES = [
     ROOT / "examples/README.md",
     *(page for page in sorted((ROOT / "docs").rglob("*.md")) if page.name != "report.md"),
 ]
-SOURCES = [*sorted((ROOT / "src/vhdiffuser/cli").glob("*.py")), *sorted((ROOT / "examples").glob("*.py"))]
+SOURCES = [
+    *sorted((ROOT / "src/vhdiffuser/cli").glob("*.py")),
+    *sorted((ROOT / "examples").glob("*.py")),
+    *sorted((ROOT / "examples/planners").glob("*.py")),
+]
 """Their docstrings show commands, too."""
 
 PREFIXES = ("vhd ", "python benchmarks/", "python examples/", "make ")
@@ -185,6 +189,8 @@ def tiny(words: list[str], folder: Path) -> list[str] | None:
     here = any(name in rest for name in TRAINED) or ("walks" in rest and (folder / "home/data/walks").exists())
     here |= any(":" in word and (folder / word.split(":")[0]).is_file() for word in rest)  # a file of the page's
     if "--ray" in rest and find_spec("ray") is None:
+        return None
+    if "--planner" in rest and not any((folder / word.partition(":")[0]).is_file() for word in rest if ":" in word):
         return None
     match command, rest[:1]:
         case "envs" | "completion" | "--help" | "--version" | "report", _:

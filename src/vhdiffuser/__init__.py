@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from vhdiffuser.execution.drive import drive
     from vhdiffuser.execution.execute import execute
     from vhdiffuser.length.predictor import LengthPredictor
+    from vhdiffuser.planner.foreign import foreign_planner
     from vhdiffuser.planner.load import load_planner
     from vhdiffuser.planner.planner import Planner
     from vhdiffuser.recipes.recipe import Recipe, get_recipe
@@ -54,6 +55,7 @@ __all__ = [
     "environments",
     "evaluate",
     "execute",
+    "foreign_planner",
     "get_environment",
     "get_recipe",
     "load_dataset",
@@ -86,6 +88,7 @@ _HOMES = {
     "Rollout": "vhdiffuser.trajectories",
     "drive": "vhdiffuser.execution.drive",
     "execute": "vhdiffuser.execution.execute",
+    "foreign_planner": "vhdiffuser.planner.foreign",
     "get_environment": "vhdiffuser.envs.registry",
     "get_recipe": "vhdiffuser.recipes.recipe",
     "load_dataset": "vhdiffuser.envs.datasets",

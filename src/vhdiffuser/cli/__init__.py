@@ -38,6 +38,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "the paper's analyses: crops, length mismatch, unseen lengths, the predictor's terms, learning curves",
     ),
     "report": ("vhdiffuser.cli.bench:Report", "make tables and figures from benchmark results"),
+    "leaderboard": ("vhdiffuser.cli.leaderboard:Leaderboard", "rank planners, ours and anybody's, from their rows"),
     "sweep": (
         "vhdiffuser.cli.sweep:SweepCommand",
         "try a grid of recipe fields, and compare them in a table and a plot",
@@ -169,12 +170,17 @@ def _run(arguments: list[str]) -> int:
 def _with_references(command: str, arguments: list[str]) -> list[str]:
     """Register the environments that arguments refer to (`my_robot.py:make`, `--env package.module:make`).
 
-    A reference is replaced by its environment's name.
+    A reference is replaced by its environment's name. Those of `--planner` are left as they are.
     """
     found: list[str] = []
     rest = iter(arguments)
+    planners = False
     for argument in rest:
         option, equals, value = argument.partition("=")
+        planners = option == "--planner" if argument.startswith("-") else planners
+        if planners:
+            found.append(argument)
+            continue
         given = option == "--env"
         reference = (value if equals else next(rest, "")) if given else argument
         if not given and not _REFERENCE.fullmatch(reference):

@@ -15,7 +15,8 @@ from vhdiffuser.report.pipeline import pipeline
 from vhdiffuser.report.tables import NOTE, OLD, OLD_NOTE, Table, main_table, peers_table, seeds_table, time_table
 from vhdiffuser.report.tracks import TRACKS, differences_table, track_of
 from vhdiffuser.results.cells import FIRST_TEST_SEED, Cell, published
-from vhdiffuser.results.checks import REPORTED
+from vhdiffuser.results.checks import missing_facts
+from vhdiffuser.results.configs import FOREIGN
 from vhdiffuser.results.paired import unpaired
 from vhdiffuser.results.paths import PAIRS, plans_path, rollout_path
 from vhdiffuser.results.rollout_files import load_plans, load_rollout
@@ -68,13 +69,13 @@ def write_report(folder: Path, out: Path | None = None) -> list[Path]:
             drawn = [
                 cell
                 for cell in cells
-                if cell.key[3] == distribution and cell.key[2] in PROTOCOL_LABELS and track_of(cell.key[1]) == track
+                if cell.key[3] == distribution and cell.key[2] in PROTOCOL_LABELS and track_of(cell) == track
             ]
             if drawn:
                 table, notes = main_table(drawn)
                 said = notes if sections else [NOTE, *notes]  # explain how to read a table once
-                sections += [(f"{heading}. {title}", table), *(("", note) for note in said)]
-    if not any(track_of(cell.key[1]) == "paper" for cell in cells):
+                sections += [(_title(track, heading, distribution, title), table), *(("", note) for note in said)]
+    if not any(track_of(cell) == "paper" for cell in cells):
         sections.append((TRACKS["paper"], NO_PAPER))
     differing = differences_table(environments)
     if differing.rows:
@@ -108,6 +109,11 @@ def write_report(folder: Path, out: Path | None = None) -> list[Path]:
     return [path for path, _ in pages] + pictures
 
 
+def _title(track: str, heading: str, distribution: str, title: str) -> str:
+    """The paper has no numbers of other planners to stand beside theirs."""
+    return heading if (track, distribution) == ("foreign", "reset") else f"{heading}. {title}"
+
+
 def _left_out(files: Sequence[ResultFile], folder: Path) -> str:
     names = ", ".join(str(item.path.relative_to(folder)) for item in files)
     return (
@@ -129,7 +135,7 @@ def _order(item: ResultFile) -> tuple[int, int, int, str]:
 
 def _require_conditions(files: Sequence[ResultFile]) -> None:
     for item in files:
-        if lacks := [key for key in REPORTED if key not in item.config]:
+        if lacks := missing_facts(item.config):
             raise DataError(
                 f"{item.path}: its first line lacks {', '.join(lacks)}, which a report needs. Delete the file and run "
                 "`vhd bench` again."
@@ -156,9 +162,9 @@ def conditions_table(cells: Sequence[Cell]) -> Table:
                 str(len(cell.rows)),
                 ", ".join(map(str, cell.seeds)) + (OLD if cell.streams < STREAMS else ""),
                 source.get("distribution") or f"file {source['file_sha256'][:12]}",
-                f"{config['sampler']}, {config['sampler_steps']} steps",
+                "its own" if FOREIGN in config else f"{config['sampler']}, {config['sampler_steps']} steps",
                 str(config["candidates"]),
-                str(config["gamma"]) if config["horizon"] is None else f"L = {config['horizon']}",
+                str(config.get("gamma", "-")) if config["horizon"] is None else f"L = {config['horizon']}",
                 replan,
                 str(rule["budget"] or "the plan"),
                 f"{name} ({settings})" if settings else name,
@@ -277,10 +283,14 @@ def _html(sections: Sequence[tuple[str, str | Table | Path]], out: Path) -> str:
             parts.append(f'<img src="{content.relative_to(out).as_posix()}" alt="{escape(title)}">')
         else:
             parts.append(f"<p>{escape(content)}</p>")
-    body = "\n".join(parts)
+    return page("Results", "\n".join(parts))
+
+
+def page(title: str, body: str) -> str:
+    """A whole HTML page, styled."""
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>VH-Diffuser: results</title>\n<style>{_STYLE}</style>\n</head>\n"
-        f"<body>\n<h1>Results</h1>\n{body}\n</body>\n</html>\n"
+        f"<title>VH-Diffuser: {title.lower()}</title>\n<style>{_STYLE}</style>\n</head>\n"
+        f"<body>\n<h1>{title}</h1>\n{body}\n</body>\n</html>\n"
     )

@@ -116,7 +116,8 @@ def geodesic_success(rows: Sequence[Row], protocol: str, path: Path, bins: int =
     member = np.clip(np.searchsorted(edges, distances, side="right") - 1, 0, max(len(edges) - 2, 0))
     methods, hits = np.array([row.method for row in known]), np.array([row.success for row in known])
     figure, (axes,) = new_figure(1, 1, size=4.6)
-    drawn = [name for name in METHOD_LABELS if name in methods]
+    labels = METHOD_LABELS | {name: name for name in dict.fromkeys(methods.tolist()) if name not in METHOD_LABELS}
+    drawn = [name for name in labels if name in methods]
     for order, method in enumerate(drawn):
         # Offset, so that the intervals do not overlap.
         aside = (order - (len(drawn) - 1) / 2) * 0.012 * float(np.ptp(distances))
@@ -127,7 +128,7 @@ def geodesic_success(rows: Sequence[Row], protocol: str, path: Path, bins: int =
                 low, high = wilson_interval(int(hits[chosen].sum()), int(chosen.sum()))
                 x.append(float(distances[chosen].mean()) + aside)
                 bars.append((100 * float(hits[chosen].mean()), 100 * low, 100 * high))
-        _errorbar(axes, x, bars, METHOD_LABELS[method], "-", colour=METHOD_COLOURS[method])
+        _errorbar(axes, x, bars, labels[method], "-", colour=METHOD_COLOURS.get(method))
     axes.set_xlabel("geodesic distance (units of the environment)")
     axes.set_title(f"SR (%) by distance, {PROTOCOL_LABELS.get(protocol, protocol)}")
     axes.set_ylim(-3, 103)

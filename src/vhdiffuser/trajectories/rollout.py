@@ -140,5 +140,6 @@ class Rollout:
 
 def _is_made(item: object) -> bool:
     """Whether it is (control step, plan)."""
-    whole = isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], int | np.integer)
-    return whole and isinstance(item[1], Plan)
+    if not isinstance(item, tuple) or len(item) != 2:
+        return False
+    return isinstance(item[0], int | np.integer) and isinstance(item[1], Plan)
