@@ -27,7 +27,7 @@ def as_numbers(name: str, values: npt.ArrayLike) -> npt.NDArray[np.float32]:
     except (TypeError, ValueError, OverflowError):
         raise VhdError(f"{name} must be numbers, in a list or an array; got {shown(values)}.") from None
     if (np.isfinite(numbers) & (np.abs(numbers) > LARGEST)).any():
-        raise VhdError(f"{name} must be numbers of at most {LARGEST:g}, got {shown(values)}.")
+        raise VhdError(f"{name} must not exceed {LARGEST:g}, got {shown(values)}.")
     return numbers.astype(np.float32)
 
 

@@ -46,7 +46,7 @@ def evaluate(
     >>> summary.success_rate, summary.average_executed_steps                           # doctest: +SKIP
     """
     if not isinstance(planner, Planner | PlannerChoice):
-        raise VhdError(f"evaluate takes a planner, such as vhdiffuser.load_planner(name) gives; got {shown(planner)}.")
+        raise VhdError(f"evaluate takes a planner, such as vhdiffuser.load_planner(name) returns; got {shown(planner)}.")
     choice = planner if isinstance(planner, PlannerChoice) else PlannerChoice.of(planner, _digests(planner))
     name = choice.planner.spec.name if env is None else env
     environment = name if isinstance(name, Environment) else get_environment(name)

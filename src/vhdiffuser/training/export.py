@@ -121,7 +121,7 @@ def adopt(environment: Environment, other: str, kinds: Sequence[str], source: So
         if kind == "planner":
             if header.config.get("frame") is None:
                 raise DataError(
-                    f"{path}: knows the places of {other} alone. Train one that does not: `vhd train planner {other} "
+                    f"{path}: knows only the positions of {other}.  Train one that does not: `vhd train planner {other} "
                     "--frame WIDTH`."
                 )
             own = load_model(find_model(environment.name, "length", source), "length")[1].normalizer

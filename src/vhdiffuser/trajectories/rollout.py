@@ -34,7 +34,7 @@ class Rollout:
     def __post_init__(self) -> None:
         if len(self.actions) != len(self.observations) - 1:
             raise VhdError(
-                f"{len(self.observations)} observations and {len(self.actions)} actions: one less is needed."
+                f"{len(self.observations)} observations and {len(self.actions)} actions: one action fewer is needed."
             )
         if not self.plans:
             raise VhdError("a rollout needs at least one plan.")
