@@ -191,7 +191,8 @@ def draw_figures(
     rows = [row for cell in own for row in cell.rows]
 
     plans = plans_path(folder, environment)
-    if plans.is_file() and len({len(places) for places in (sheet := load_plans(plans)).plans}) > 1:
+    sheet = load_plans(plans) if plans.is_file() else None
+    if sheet is not None and len({len(places) for places in sheet.plans}) > 1:
         path = figures.length_mismatch(sheet, out / f"{environment}-mismatch.png")
         drawn.append((f"{environment}: length mismatch (Fig. 1)", path))
     if (path_or_none := _case(out, environment, own)) is not None:
