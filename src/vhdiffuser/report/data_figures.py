@@ -12,9 +12,6 @@ from vhdiffuser.types import EnvSpec, Episodes, FloatArray
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-_COLOURS = "viridis"
 
 
 def draw_dataset(spec: EnvSpec, episodes: Episodes, path: Path, steps: int = 20_000) -> Path:
@@ -35,9 +32,9 @@ def draw_dataset(spec: EnvSpec, episodes: Episodes, path: Path, steps: int = 20_
             axis.set_ylabel(names[up])
             axis.autoscale()
             axis.set_aspect("equal", adjustable="datalim")
-    _add_colour_bar(figure, axes)
     states = sum(len(places) for places in paths)
-    figure.suptitle(f"{spec.name}: {states:,} of {len(episodes.observations):,} states")
+    shown = f"{spec.name}: {states:,} of {len(episodes.observations):,} states"
+    figure.suptitle(f"{shown}\ndark to bright: from the beginning to the end of each episode", fontsize=9)
     return save_figure(figure, path)
 
 
@@ -59,12 +56,5 @@ def _draw_coloured(axes: Axes, paths: list[FloatArray]) -> None:
 
     for places in paths:
         segments = np.stack([places[:-1], places[1:]], axis=1)
-        lines = LineCollection(list(segments), cmap=_COLOURS, array=np.arange(len(segments)), lw=0.5, alpha=0.6)
+        lines = LineCollection(list(segments), cmap="viridis", array=np.arange(len(segments)), lw=0.5, alpha=0.6)
         axes.add_collection(lines)
-
-
-def _add_colour_bar(figure: Figure, panels: list[Axes]) -> None:
-    """What the colours mean: from the beginning of each path drawn (0) to its end (1)."""
-    from matplotlib.cm import ScalarMappable
-
-    figure.colorbar(ScalarMappable(cmap=_COLOURS), ax=panels, label="time along each path, as a share of it")
