@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Any
 
 ENV = "maze2d-umaze"
-# A shell that starts us in the background may have told us to ignore Ctrl-C, and children inherit that.
+# A shell that starts us in the background may have told us to ignore Ctrl-C, nohup SIGHUP, and children inherit that.
 PROGRAM = """
 import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 from vhdiffuser.cli import main
 main()
 """
