@@ -155,8 +155,8 @@ class Environment:
         if self.simulator is None:
             raise VhdError(
                 f"{self.name}: there is data, but no simulator to execute plans in. `vhd train`, `vhd plan`, "
-                "`vhd eval-length`, `vhd eval-plans` and `vhd serve` work without. To execute plans, drive your robot with "
-                "vhdiffuser.Agent (docs/tutorials/2-log-to-closed-loop.md), or give an Environment with a simulator "
+                "`vhd eval-length`, `vhd eval-plans` and `vhd serve` work without. To execute plans, drive the robot "
+                "with vhdiffuser.Agent (docs/tutorials/2-log-to-closed-loop.md), or give an Environment with a simulator "
                 "(`vhd bench my_robot.py:make`, or `vhdiffuser.register`; docs/extending.md)."
             )
         return self.simulator
