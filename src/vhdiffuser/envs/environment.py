@@ -64,6 +64,8 @@ class Environment:
     """Share of the episodes held out for evaluation; 0 if a simulator draws fresh instances."""
     geometry: Geometry = field(default_factory=Geometry)
     """Walls or bounds, and how to draw them."""
+    shortest_steps: Callable[[FloatArray, FloatArray], FloatArray] | None = None
+    """(n, goal_dim) starts and goals -> (n,) true shortest steps, if they are known: the truth of `vhd eval-length`."""
     controller: str = "inverse_dynamics"
     """Low-level controller: `pd`, `displacement`, `inverse_dynamics`, `path_following` (inverse dynamics along the
     plan's path, whatever its index), or the name of a registered one."""
@@ -156,8 +158,8 @@ class Environment:
             raise VhdError(
                 f"{self.name}: there is data, but no simulator to execute plans in. `vhd train`, `vhd plan`, "
                 "`vhd eval-length`, `vhd eval-plans` and `vhd serve` work without. To execute plans, drive the robot "
-                "with vhdiffuser.Agent (docs/tutorials/2-log-to-closed-loop.md), or give an Environment with a simulator "
-                "(`vhd bench my_robot.py:make`, or `vhdiffuser.register`; docs/extending.md)."
+                "with vhdiffuser.Agent (docs/tutorials/2-log-to-closed-loop.md), or give an Environment with a "
+                "simulator (`vhd bench my_robot.py:make`, or `vhdiffuser.register`; docs/extending.md)."
             )
         return self.simulator
 
