@@ -39,7 +39,7 @@ def evaluate(
     """Success rate and executed steps on n random instances per seed: one summary per protocol, with intervals.
 
     `env` is the planner's own environment unless given, `controller` the environment's own. Rows are written to
-    `folder`, and nothing is run twice that is there; without one they are not kept. Seeds 0 to 99 are for
+    `folder`, and instances already there are not run again; without a folder, rows are discarded. Seeds 0 to 99 are for
     development, 100 and above for published figures. Rows record the digests of the networks, or of their model files
     where `load_method` loaded the planner; give the method's name with it (default: `vhd`). `workers` above 1 step
     simulators in processes of their own (a script then needs `if __name__ == "__main__":`).

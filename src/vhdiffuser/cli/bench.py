@@ -82,7 +82,7 @@ class Bench:
     gamma: float | None = None
     """Margin on the predicted length (default: the planner's)."""
     smoothing: float | None = None
-    """Control steps over which plans are evened out; 0: through every knot (default: the planner's own)."""
+    """Smoothing time of plans in control steps; 0: through every knot (default: the planner's own)."""
     stretch: float | None = None
     """How many times slower than the data plans move (default: the planner's)."""
     candidates: int | None = None
@@ -292,7 +292,7 @@ def print_summaries(summaries: list[Summary], candidates: set[int]) -> None:
 
 @dataclass(frozen=True)
 class Report:
-    """Make Table II of the paper beside our results, as Markdown and HTML, and the figures, from rows alone.
+    """Make the paper's Table II with our results next to it, as Markdown and HTML, and figures, from rows alone.
 
     Example: vhd report results
     """

@@ -29,7 +29,7 @@ PANELS = 6
 class Demo:
     """Plan and execute random instances with the shipped weights, single-shot and with replanning.
 
-    Prints success rate and executed steps with 95 % intervals beside the paper's, and saves a picture of plans and
+    Prints success rate and executed steps with 95 % intervals next to the paper's, and saves a picture of plans and
     rollouts. Needs no data and no training. Examples:
 
         vhd demo
@@ -67,7 +67,7 @@ class Demo:
         environment = environment_of(spec) if self.env is None else get_environment(self.env)
         if environment.simulator is None:
             raise VhdError(
-                f"{environment.name}: there is no simulator to execute plans in. Say where one is: "
+                f"{environment.name}: there is no simulator to execute plans in. Name one:  "
                 f"`vhd demo {self.planner} --env my_robot.py:make` (docs/extending.md)."
             )
         controller = make_controller(environment.controller, environment.spec, dynamics if dynamics.is_file() else None)

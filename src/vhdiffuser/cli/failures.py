@@ -34,7 +34,7 @@ class Failures:
     """Repeat the failed instances of a benchmark; count and draw the kinds of failure.
 
     Kinds: horizon (too few steps), plan (through a wall), endpoint (does not end at the goal), fall (the robot
-    fell), tracking (a sound plan that was not followed). Examples:
+    fell), tracking (a good plan that was not followed). Examples:
 
         vhd failures maze2d-large --out out/failures
         vhd failures maze2d-large --protocol rp --json

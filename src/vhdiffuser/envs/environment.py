@@ -165,8 +165,9 @@ class Environment:
         if self.simulator is None:
             raise VhdError(
                 f"{self.name}: there is data, but no simulator to execute plans in. `vhd train`, `vhd plan`, "
-                "`vhd eval-length`, `vhd eval-plans` and `vhd serve` work without; to execute, give an Environment "
-                "with a simulator (`vhd bench my_robot.py:make`, or `vhdiffuser.register`; docs/extending.md)."
+                "`vhd eval-length`, `vhd eval-plans` and `vhd serve` work without. To execute plans, drive the robot "
+                "with vhdiffuser.Agent (docs/tutorials/2-log-to-closed-loop.md), or give an Environment with a "
+                "simulator (`vhd bench my_robot.py:make`, or `vhdiffuser.register`; docs/extending.md)."
             )
         return self.simulator
 

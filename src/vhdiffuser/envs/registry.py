@@ -90,7 +90,7 @@ def known_names() -> list[str]:
 
 
 def get_environment(name: str) -> Environment:
-    """The environment of a name, of an imported dataset, or of a reference such as `my_robot.py:make`."""
+    """The environment with this name, of an imported dataset, or from a reference such as `my_robot.py:make`."""
     if not isinstance(name, str):
         raise VhdError(f"an environment is given by its name, or as file.py:function; got {shown(name)}.")
     if name.endswith(".py") and Path(name).is_file():

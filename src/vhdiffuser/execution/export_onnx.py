@@ -51,7 +51,9 @@ def load_onnx_controller(folder: Path | str) -> InverseDynamicsController:
     folder = Path(folder)
     content = read_checked(folder)
     if content["dynamics"] is None:
-        raise DataError(f"{folder}: has no dynamics.onnx: the controller of {content['spec']['name']} is no network.")
+        raise DataError(
+            f"{folder}: has no dynamics.onnx: the controller of {content['spec']['name']} is not a network."
+        )
     dynamics = content["dynamics"]
     return InverseDynamicsController(
         OnnxNetwork((folder / "dynamics.onnx").read_bytes()),
@@ -65,7 +67,9 @@ def load_onnx_controller(folder: Path | str) -> InverseDynamicsController:
 
 def _model(kind: str, network: Network) -> bytes:
     if not isinstance(network, OnnxNetwork):
-        raise VhdError(f"this {kind} is a {type(network).__name__}, not a network of ours on the CPU: not exported.")
+        raise VhdError(
+            f"this {kind} is a {type(network).__name__}, not one of our networks on the CPU, so it cannot be exported."
+        )
     return network.model
 
 

@@ -197,8 +197,9 @@ def draw_figures(
     rows = [row for cell in own for row in cell.rows]
 
     plans = plans_path(folder, environment)
-    if plans.is_file():
-        path = figures.length_mismatch(load_plans(plans), out / f"{environment}-mismatch.png")
+    sheet = load_plans(plans) if plans.is_file() else None
+    if sheet is not None and len({len(places) for places in sheet.plans}) > 1:
+        path = figures.length_mismatch(sheet, out / f"{environment}-mismatch.png")
         drawn.append((f"{environment}: length mismatch (Fig. 1)", path))
     if (path_or_none := _case(out, environment, own)) is not None:
         rule = "the farthest of the saved instances"

@@ -40,7 +40,7 @@ class Rollout:
                 raise VhdError(f"the {name} of a rollout are rows of numbers; got {shown(given)}.")
         if len(self.actions) != len(self.observations) - 1:
             raise VhdError(
-                f"{len(self.observations)} observations and {len(self.actions)} actions: one less is needed."
+                f"{len(self.observations)} observations and {len(self.actions)} actions: one action fewer is needed."
             )
         if not isinstance(self.success, bool | np.bool_):
             raise VhdError(f"the success of a rollout is True or False, got {shown(self.success)}.")
