@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -15,10 +14,9 @@ from vhdiffuser.envs.environment import Environment
 from vhdiffuser.envs.registry import get_environment
 from vhdiffuser.errors import VhdError
 from vhdiffuser.files import scratch_folder
-from vhdiffuser.length.predictor import LengthPredictor
+from vhdiffuser.planner.calibrated import planner_digests
 from vhdiffuser.planner.planner import Planner
 from vhdiffuser.results.summary import Summary
-from vhdiffuser.runtime.network import Network
 
 
 def evaluate(
@@ -47,7 +45,7 @@ def evaluate(
     """
     if not isinstance(planner, Planner | PlannerChoice):
         raise VhdError(f"evaluate takes a planner, such as vhdiffuser.load_planner(name) gives; got {shown(planner)}.")
-    choice = planner if isinstance(planner, PlannerChoice) else PlannerChoice.of(planner, _digests(planner))
+    choice = planner if isinstance(planner, PlannerChoice) else PlannerChoice.of(planner, planner_digests(planner))
     name = choice.planner.spec.name if env is None else env
     environment = name if isinstance(name, Environment) else get_environment(name)
     environment.require_simulator()
@@ -70,19 +68,3 @@ def evaluate(
         return run_benchmark(config, Path(folder), lambda *_: choice, controller)
     with scratch_folder() as temporary:
         return run_benchmark(config, temporary, lambda *_: choice, controller)
-
-
-def _digests(planner: Planner) -> dict[str, str]:
-    """SHA-256 of the weights in memory, by kind, so that rows of different planners are never mixed."""
-    networks = {"planner": planner.network}
-    if isinstance(planner.length_predictor, LengthPredictor):
-        networks["length"] = planner.length_predictor.network
-    return {kind: _digest(network) for kind, network in networks.items()}
-
-
-def _digest(network: Network) -> str:
-    digest = hashlib.sha256()
-    for name, tensor in sorted(network.tensors.items()):
-        digest.update(name.encode())
-        digest.update(tensor.tobytes())
-    return digest.hexdigest()

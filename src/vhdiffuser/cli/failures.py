@@ -121,7 +121,7 @@ class Failures:
         """The planner and controller behind the rows, or else the available ones; and whether they are the same."""
         gains = {key: config["controller"].get(key) for key in ("position_gain", "velocity_gain")}
         # Older rows do not list every option; the planner's are used then.
-        names = ("sampler", "gamma", "smoothing", "stretch", "candidates", "piece", "tube")
+        names = ("sampler", "gamma", "smoothing", "stretch", "candidates", "piece", "tube", "risk")
         options: dict[str, Any] = {key: config.get(key) for key in names}
         candidates = [
             Bench(

@@ -1,0 +1,181 @@
+"""How likely a system arrives within a horizon, learned from its own executions: conformal risk control.
+
+The system is planner, controller and protocol together. Executions at several multiples of the predicted length, on
+instances that are used for nothing else, give the share that does not arrive within its horizon, near each predicted
+distance. `margin` inverts it: the smallest multiple whose share of failures is at most the accepted risk.
+
+The share in a window of w instances is corrected to (failures + 1) / (w + 1). For exchangeable instances and a share
+that falls with the horizon, the expected share of failures at the chosen multiple is then at most the risk
+(Angelopoulos et al., Conformal Risk Control, 2024). It need not fall for ever: plans that are far too long dither. So
+the share is fitted by a curve that falls to one minimum and rises after it, and nothing beyond the minimum is chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from vhdiffuser.errors import DataError
+from vhdiffuser.types import BoolArray, FloatArray, IntArray
+
+WINDOWS = 9
+"""Windows of neighbouring predicted distances, which overlap."""
+WINDOW_SHARE = 0.25
+"""Share of the instances in each window."""
+LOW, HIGH = 0.1, 0.9
+"""Quantiles of the steps to arrival."""
+FEWEST = 40
+"""Instances that a calibration needs: 10 in a window."""
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """Failures and steps to arrival by predicted distance and multiple of the predicted length."""
+
+    steps: FloatArray
+    """(W,) predicted steps at the middle of each window, increasing."""
+    multiples: FloatArray
+    """(K,) horizons tried, as multiples of f + 1 where f are the predicted steps; increasing."""
+    failure: FloatArray
+    """(W, K) share of instances that do not arrive within the horizon, corrected, in (0, 1]."""
+    low: FloatArray
+    """(W, K) lower quantile of the steps to arrival, as a share of the horizon, over those that arrive."""
+    high: FloatArray
+    """(W, K) upper quantile."""
+    made: Mapping[str, Any] = field(default_factory=dict)
+    """What it was made from: models, options, controller, protocol, seed, n."""
+
+    def __post_init__(self) -> None:
+        shape = (len(self.steps), len(self.multiples))
+        tables = {"failure": self.failure, "low": self.low, "high": self.high}
+        for name, table in tables.items():
+            if table.shape != shape or not np.isfinite(table).all() or (table < 0).any() or (table > 1).any():
+                raise DataError(f"'{name}' must be {shape} shares in 0..1, got shape {table.shape}.")
+        for name in ("steps", "multiples"):
+            values = getattr(self, name)
+            if values.ndim != 1 or not len(values) or not np.isfinite(values).all() or (np.diff(values) <= 0).any():
+                raise DataError(f"'{name}' must be increasing numbers.")
+        if (self.multiples <= 0).any() or (self.steps < 0).any() or (self.failure <= 0).any():
+            raise DataError("multiples and failures must be above 0, and steps 0 or more.")
+
+    def margin(self, steps: npt.ArrayLike, risk: float) -> tuple[FloatArray, FloatArray]:
+        """(B,) predicted steps -> (B,) smallest multiples that keep the risk, and (B,) their failure probability.
+
+        Where no multiple keeps it, the one of the least failure, whose probability is then above the risk.
+        """
+        curves = np.log(self._near(self.failure, steps, log=True))  # (B, K)
+        places = np.log(self.multiples)
+        best = curves.argmin(axis=1)
+        multiples, failure = self.multiples[best].copy(), np.exp(curves.min(axis=1))
+        for row, curve in enumerate(curves):
+            kept = np.flatnonzero(curve[: best[row] + 1] <= np.log(risk))
+            if not len(kept):
+                continue
+            at = int(kept[0])
+            place, value = places[at], curve[at]
+            if at > 0:  # between two multiples that were tried, log failure is taken to be linear in log multiple
+                share = (np.log(risk) - curve[at - 1]) / (value - curve[at - 1])
+                place = places[at - 1] + share * (place - places[at - 1])
+                value = np.log(risk)
+            multiples[row], failure[row] = np.exp(place), np.exp(value)
+        return multiples, failure
+
+    def probability(self, steps: npt.ArrayLike, lengths: npt.ArrayLike) -> FloatArray:
+        """(B,) predicted steps, (B,) horizons in states -> (B,) probability of arriving within the horizon.
+
+        Beyond the horizons that were tried, that of the nearest is returned.
+        """
+        return 1 - np.exp(self._at(np.log(self._near(self.failure, steps, log=True)), steps, lengths))
+
+    def interval(self, steps: npt.ArrayLike, lengths: npt.ArrayLike) -> FloatArray:
+        """(B,) predicted steps, (B,) horizons -> (B, 2): 10 and 90 % quantile of the steps to arrival, if it does."""
+        length = np.asarray(lengths, np.float64)
+        ends = [self._at(self._near(table, steps), steps, lengths) * length for table in (self.low, self.high)]
+        return np.stack(ends, axis=-1)
+
+    def _near(self, table: FloatArray, steps: npt.ArrayLike, log: bool = False) -> FloatArray:
+        """(W, K) -> (B, K): between two windows linear in log distance (`log`: and so is the table's logarithm)."""
+        values = np.log(table) if log else table
+        wanted = np.log1p(np.atleast_1d(np.asarray(steps, np.float64)))
+        columns = [np.interp(wanted, np.log1p(self.steps), column) for column in values.T]
+        near = np.stack(columns, axis=-1)
+        return np.exp(near) if log else near
+
+    def _at(self, curves: FloatArray, steps: npt.ArrayLike, lengths: npt.ArrayLike) -> FloatArray:
+        """(B, K) curves over the multiples -> (B,) their values at these horizons."""
+        distances = np.atleast_1d(np.asarray(steps, np.float64))
+        wanted = np.log(np.broadcast_to(np.asarray(lengths, np.float64), distances.shape) / (distances + 1))
+        places = np.log(self.multiples)
+        return np.array([np.interp(x, places, curve) for x, curve in zip(wanted, curves, strict=True)])
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON-serialisable dict; six digits, so that the last bits of a machine's arithmetic do not show."""
+        tables = {name: getattr(self, name) for name in ("steps", "multiples", "failure", "low", "high")}
+        return {**{name: _rounded(table).tolist() for name, table in tables.items()}, "made": dict(self.made)}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Calibration:
+        """The inverse of `to_json`."""
+        try:
+            names = ("steps", "multiples", "failure", "low", "high")
+            steps, multiples, failure, low, high = (np.array(value[name], np.float64) for name in names)
+            return cls(steps, multiples, failure, low, high, dict(value["made"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise DataError(f"not a calibration ({error!r})") from error
+
+
+def fit(
+    steps: FloatArray, multiples: FloatArray, lengths: IntArray, taken: IntArray, arrived: BoolArray
+) -> Calibration:
+    """A calibration from n instances executed at K multiples.
+
+    `steps` (n,) are predicted; `lengths` (n, K) the horizons planned, `taken` (n, K) the steps executed, and `arrived`
+    (n, K) says which came to the goal within the horizon.
+    """
+    n = len(steps)
+    if n < FEWEST:
+        raise DataError(f"{n} instances are too few to calibrate; give {FEWEST} or more.")
+    order = np.argsort(steps, kind="stable")
+    width = max(int(n * WINDOW_SHARE), 1)
+    firsts = np.linspace(0, n - width, WINDOWS).astype(int)
+    windows = [order[first : first + width] for first in firsts]
+    middles = np.array([np.median(steps[window]) for window in windows])
+    distinct = np.flatnonzero(np.diff(middles, prepend=-1.0) > 0)
+    failure = np.array([(falling_then_rising(~arrived[windows[w]]) * width + 1) / (width + 1) for w in distinct])
+    share = taken / lengths
+    ends = np.array([[_quantiles(share[windows[w], k][arrived[windows[w], k]]) for k in range(len(multiples))]
+                     for w in distinct])  # fmt: skip
+    return Calibration(middles[distinct], multiples, failure, ends[..., 0], ends[..., 1])
+
+
+def falling_then_rising(failed: BoolArray) -> FloatArray:
+    """(w, K) failures -> (K,) shares: the least-squares curve that falls to one minimum and rises after it."""
+    means = failed.mean(axis=0)
+    fits = [np.concatenate([-_increasing(-means[: k + 1]), _increasing(means[k + 1 :])]) for k in range(len(means))]
+    return fits[int(np.argmin([((fit - means) ** 2).sum() for fit in fits]))]
+
+
+def _increasing(values: FloatArray) -> FloatArray:
+    """Isotonic regression of (n,) values, by pooling neighbours that violate the order."""
+    blocks: list[tuple[float, int]] = []
+    for value in values.tolist():
+        blocks.append((value, 1))
+        while len(blocks) > 1 and blocks[-2][0] > blocks[-1][0]:
+            (first, m), (second, k) = blocks[-2:]
+            blocks[-2:] = [((first * m + second * k) / (m + k), m + k)]
+    return np.array([value for value, count in blocks for _ in range(count)])
+
+
+def _quantiles(shares: FloatArray) -> FloatArray:
+    """Two quantiles with the conformal ranks q (n + 1); the whole horizon where hardly any arrives."""
+    if len(shares) < 2:
+        return np.array([0.0, 1.0])
+    return np.clip(np.quantile(shares, [LOW, HIGH], method="weibull"), 0.0, 1.0)
+
+
+def _rounded(values: FloatArray) -> FloatArray:
+    return np.array([float(f"{value:.6g}") for value in values.ravel()]).reshape(values.shape)
