@@ -34,7 +34,7 @@ from vhdiffuser.results.rows import Row, read_results
 from vhdiffuser.streams import STREAMS, stream
 from vhdiffuser.types import EnvSpec, Episodes, FloatArray, IntArray
 
-MULTIPLES = (0.9, 0.97, 1.04, 1.12, 1.2, 1.3, 1.4, 1.5, 1.75, 2.0)
+MULTIPLES = (0.6, 0.7, 0.8, 0.87, 0.94, 1.0, 1.07, 1.15, 1.25, 1.4, 1.6, 2.0)
 """Horizons tried, as multiples of the predicted length; times the planner's stretch."""
 SEED = 90
 """Seed of the calibration instances. It is used for nothing else (docs/seeds.md)."""

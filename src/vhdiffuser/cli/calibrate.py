@@ -39,7 +39,7 @@ class Calibrate:
     n: int | None = None
     """Instances (default 400; with --check 1000)."""
     multiples: tuple[float, ...] = ()
-    """Horizons to try, as multiples of the predicted length (default: 0.9 to 2, times the planner's stretch)."""
+    """Horizons to try, as multiples of the predicted length (default: 0.6 to 2, times the planner's stretch)."""
     protocol: Literal["ss", "rp"] = "ss"
     """How plans are executed: single-shot, or replan-on-deviation. Arriving means within the first plan's length."""
     seed: int | None = None
@@ -52,7 +52,7 @@ class Calibrate:
     """Models to use: trained (by you), shipped, auto (trained if available), or a folder of weights."""
     out: Path | None = None
     """File to write (default: calibration.json beside the planner's weights); with --check, the folder of rows and
-    figure (default: results)."""
+    figure (default: results/analysis/calibration)."""
     check: bool = False
     """Do not calibrate: execute fresh instances at risks 0.2, 0.1, 0.05 and 0.01, and print promised and realised
     failures."""
@@ -112,7 +112,7 @@ class Calibrate:
         from vhdiffuser.files import atomic_path
         from vhdiffuser.report.calibration_figures import reliability_diagram
 
-        folder = self.out or Path("results")
+        folder = self.out or Path("results/analysis/calibration")
         with progress_bar(f"check {self.env}", "executions", self.quiet) as progress:
             results = check_calibration(
                 planner,

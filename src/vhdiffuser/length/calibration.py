@@ -67,49 +67,45 @@ class Calibration:
 
         Where no multiple keeps it, the one of the least failure, whose probability is then above the risk.
         """
-        curves = np.log(self._near(self.failure, steps, log=True))  # (B, K)
-        places = np.log(self.multiples)
+        curves = self._near(_normal(self.failure), steps)  # (B, K)
+        places, accepted = np.log(self.multiples), float(_normal(np.array(risk)))
         best = curves.argmin(axis=1)
-        multiples, failure = self.multiples[best].copy(), np.exp(curves.min(axis=1))
+        multiples, scores = self.multiples[best].copy(), curves.min(axis=1)
         for row, curve in enumerate(curves):
-            kept = np.flatnonzero(curve[: best[row] + 1] <= np.log(risk))
+            kept = np.flatnonzero(curve[: best[row] + 1] <= accepted)
             if not len(kept):
                 continue
             at = int(kept[0])
-            place, value = places[at], curve[at]
-            if at > 0:  # between two multiples that were tried, log failure is taken to be linear in log multiple
-                share = (np.log(risk) - curve[at - 1]) / (value - curve[at - 1])
-                place = places[at - 1] + share * (place - places[at - 1])
-                value = np.log(risk)
-            multiples[row], failure[row] = np.exp(place), np.exp(value)
-        return multiples, failure
+            if at == 0:
+                multiples[row], scores[row] = self.multiples[0], curve[0]
+            else:  # between two multiples that were tried
+                share = (accepted - curve[at - 1]) / (curve[at] - curve[at - 1])
+                multiples[row] = np.exp(places[at - 1] + share * (places[at] - places[at - 1]))
+                scores[row] = accepted
+        return multiples, _share(scores)
 
     def probability(self, steps: npt.ArrayLike, lengths: npt.ArrayLike) -> FloatArray:
         """(B,) predicted steps, (B,) horizons in states -> (B,) probability of arriving within the horizon.
 
         Beyond the horizons that were tried, that of the nearest is returned.
         """
-        return 1 - np.exp(self._at(np.log(self._near(self.failure, steps, log=True)), steps, lengths))
+        return 1 - _share(self._at(_normal(self.failure), steps, lengths))
 
     def interval(self, steps: npt.ArrayLike, lengths: npt.ArrayLike) -> FloatArray:
         """(B,) predicted steps, (B,) horizons -> (B, 2): 10 and 90 % quantile of the steps to arrival, if it does."""
         length = np.asarray(lengths, np.float64)
-        ends = [self._at(self._near(table, steps), steps, lengths) * length for table in (self.low, self.high)]
-        return np.stack(ends, axis=-1)
+        return np.stack([self._at(table, steps, lengths) * length for table in (self.low, self.high)], axis=-1)
 
-    def _near(self, table: FloatArray, steps: npt.ArrayLike, log: bool = False) -> FloatArray:
-        """(W, K) -> (B, K): between two windows linear in log distance (`log`: and so is the table's logarithm)."""
-        values = np.log(table) if log else table
+    def _near(self, table: FloatArray, steps: npt.ArrayLike) -> FloatArray:
+        """(W, K) -> (B, K): linear in log distance between two windows."""
         wanted = np.log1p(np.atleast_1d(np.asarray(steps, np.float64)))
-        columns = [np.interp(wanted, np.log1p(self.steps), column) for column in values.T]
-        near = np.stack(columns, axis=-1)
-        return np.exp(near) if log else near
+        return np.stack([np.interp(wanted, np.log1p(self.steps), column) for column in table.T], axis=-1)
 
-    def _at(self, curves: FloatArray, steps: npt.ArrayLike, lengths: npt.ArrayLike) -> FloatArray:
-        """(B, K) curves over the multiples -> (B,) their values at these horizons."""
+    def _at(self, table: FloatArray, steps: npt.ArrayLike, lengths: npt.ArrayLike) -> FloatArray:
+        """(W, K) -> (B,): linear in log multiple between two that were tried."""
         distances = np.atleast_1d(np.asarray(steps, np.float64))
         wanted = np.log(np.broadcast_to(np.asarray(lengths, np.float64), distances.shape) / (distances + 1))
-        places = np.log(self.multiples)
+        curves, places = self._near(table, steps), np.log(self.multiples)
         return np.array([np.interp(x, places, curve) for x, curve in zip(wanted, curves, strict=True)])
 
     def to_json(self) -> dict[str, Any]:
@@ -175,6 +171,20 @@ def _quantiles(shares: FloatArray) -> FloatArray:
     if len(shares) < 2:
         return np.array([0.0, 1.0])
     return np.clip(np.quantile(shares, [LOW, HIGH], method="weibull"), 0.0, 1.0)
+
+
+def _normal(share: FloatArray) -> FloatArray:
+    """The normal quantile of a share of failures: linear in the log of the horizon if the one needed is lognormal."""
+    from scipy.special import ndtri
+
+    return ndtri(np.clip(share, 1e-6, 1 - 1e-3))
+
+
+def _share(scores: FloatArray) -> FloatArray:
+    """The inverse of `_normal`."""
+    from scipy.special import ndtr
+
+    return ndtr(scores)
 
 
 def _rounded(values: FloatArray) -> FloatArray:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 FILE, FORMAT = "calibration.json", 1
 DEADLINE_RISK = 0.05
 """Accepted risk of a deadline where the planner's options name none."""
+_ROUNDS = 3
+"""Plans made to arrive at a step: each corrects the length of the one before it."""
 Arrive = Literal["by", "at"]
 """Before a deadline, or at it."""
 
@@ -178,18 +180,21 @@ def plan_until(
 def _slowed(
     planner: Planner, start: FloatArray, goal: FloatArray, length: int, T: int, seed: int, keep_denoising: bool
 ) -> Plan:
-    """The way of a plan of `length` states, run so slowly that it enters the goal region at control step T."""
+    """The way of a plan of `length` states, run so slowly that it enters the goal region at control step T.
+
+    A controller aims one state ahead, so the robot is there one step before its plan.
+    """
     total = T + 1
-    for _ in range(2):  # the second time with the steps that the plan spends in the goal region
+    for _ in range(_ROUNDS):  # from the second on with the states that the plan spends in the goal region
         slow = planner.with_options(stretch=max(planner.options.stretch * total / length, 1.0))
         slow.lengths = (planner.lengths[0], max(planner.lengths[1], total))
         plan = slow.plan(start, goal, total, seed=seed, keep_denoising=keep_denoising)
-        total = T + plan.length - _entry(planner, plan)
+        total = T + 1 + plan.length - _entry(planner, plan)
     return plan
 
 
 def _entry(planner: Planner, plan: Plan) -> int:
-    """Index of the first state of a plan after which it stays in the goal region."""
+    """Index of a plan's first state in the goal region."""
     goals = np.broadcast_to(plan.goal, (plan.length, len(plan.goal)))
-    outside = goal_distance(planner.spec, planner.normalizer.scale, plan.states, goals) > planner.spec.epsilon
-    return int(np.flatnonzero(outside)[-1]) + 1 if outside.any() else 0
+    inside = goal_distance(planner.spec, planner.normalizer.scale, plan.states, goals) <= planner.spec.epsilon
+    return int(inside.argmax())
