@@ -75,7 +75,7 @@ def calibrate(
     tried = np.array(sorted(multiples or [m * planner.options.stretch for m in MULTIPLES]), np.float64)
     if not len(tried) or tried[0] <= 0 or (np.diff(tried) <= 0).any():
         raise VhdError(f"multiples must be different numbers above 0, got {shown(multiples)}.")
-    made = {
+    made: dict[str, Any] = {
         "environment": environment.name,
         "models": planner_digests(planner),
         "options": calibrated_options(planner),

@@ -22,10 +22,9 @@ import numpy.typing as npt
 from vhdiffuser.errors import DataError
 from vhdiffuser.types import BoolArray, FloatArray, IntArray
 
-WINDOWS = 9
-"""Windows of neighbouring predicted distances, which overlap."""
-WINDOW_SHARE = 0.25
-"""Share of the instances in each window."""
+WINDOW, WINDOW_SHARE = 100, 0.06
+"""Instances in a window of neighbouring predicted distances: that many, or that share of them if it is more, but at
+most a quarter. 100 can promise a risk of 0.01."""
 LOW, HIGH = 0.1, 0.9
 """Quantiles of the steps to arrival."""
 FEWEST = 40
@@ -102,9 +101,13 @@ class Calibration:
         return np.stack([np.interp(wanted, np.log1p(self.steps), column) for column in table.T], axis=-1)
 
     def _at(self, table: FloatArray, steps: npt.ArrayLike, lengths: npt.ArrayLike) -> FloatArray:
-        """(W, K) -> (B,): linear in log multiple between two that were tried."""
+        """(W, K) -> (B,): linear in log multiple between two that were tried.
+
+        Lengths are rounded up: L states are what multiples of (L - 1) / (f + 1) to L / (f + 1) give.
+        """
         distances = np.atleast_1d(np.asarray(steps, np.float64))
-        wanted = np.log(np.broadcast_to(np.asarray(lengths, np.float64), distances.shape) / (distances + 1))
+        states = np.broadcast_to(np.asarray(lengths, np.float64), distances.shape)
+        wanted = np.log((states - 0.5) / (distances + 1))
         curves, places = self._near(table, steps), np.log(self.multiples)
         return np.array([np.interp(x, places, curve) for x, curve in zip(wanted, curves, strict=True)])
 
@@ -136,8 +139,8 @@ def fit(
     if n < FEWEST:
         raise DataError(f"{n} instances are too few to calibrate; give {FEWEST} or more.")
     order = np.argsort(steps, kind="stable")
-    width = max(int(n * WINDOW_SHARE), 1)
-    firsts = np.linspace(0, n - width, WINDOWS).astype(int)
+    width = min(max(WINDOW, int(n * WINDOW_SHARE)), n // 4)
+    firsts = np.linspace(0, n - width, 2 * (n // width) + 1).astype(int)  # each overlaps half of the next
     windows = [order[first : first + width] for first in firsts]
     middles = np.array([np.median(steps[window]) for window in windows])
     distinct = np.flatnonzero(np.diff(middles, prepend=-1.0) > 0)
@@ -167,10 +170,17 @@ def _increasing(values: FloatArray) -> FloatArray:
 
 
 def _quantiles(shares: FloatArray) -> FloatArray:
-    """Two quantiles with the conformal ranks q (n + 1); the whole horizon where hardly any arrives."""
+    """The upper quantile with the conformal rank q (n + 1), and the value from which on four of five lie below it.
+
+    That is the lower quantile, unless many arrive at the same step, mostly the last. The whole horizon where hardly any
+    arrives.
+    """
     if len(shares) < 2:
         return np.array([0.0, 1.0])
-    return np.clip(np.quantile(shares, [LOW, HIGH], method="weibull"), 0.0, 1.0)
+    high = min(float(np.quantile(shares, HIGH, method="weibull")), 1.0)
+    starts = np.unique(shares)
+    between = np.array([((shares >= low) & (shares <= high)).sum() for low in starts]) / (len(shares) + 1)
+    return np.array([starts[np.abs(between - (HIGH - LOW)).argmin()], high])
 
 
 def _normal(share: FloatArray) -> FloatArray:
