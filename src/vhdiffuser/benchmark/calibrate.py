@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +30,8 @@ from vhdiffuser.results.cells import FIRST_TEST_SEED
 from vhdiffuser.results.paths import result_path
 from vhdiffuser.results.rows import Row, read_results
 from vhdiffuser.streams import STREAMS, stream
-from vhdiffuser.types import EnvSpec, Episodes, FloatArray, IntArray
+from vhdiffuser.types import BoolArray, EnvSpec, Episodes, FloatArray, IntArray
+from vhdiffuser.weights.sealed import content_digest
 
 MULTIPLES = (0.6, 0.7, 0.8, 0.87, 0.94, 1.0, 1.07, 1.15, 1.25, 1.4, 1.6, 2.0)
 """Horizons tried, as multiples of the predicted length; times the planner's stretch."""
@@ -91,22 +90,11 @@ def calibrate(
     made |= {"source": "executions", "protocol": protocol, "controller": controller.describe()}
 
     def executed(rows: Path) -> Calibration:
-        done = [0]
-
-        def on_row(_: Row | None, count: int = 1) -> None:
-            done[0] += count
-            if on_done is not None:
-                on_done(done[0], n * len(tried))
-
-        tables = []
-        for multiple in tried.tolist():
-            choice = PlannerChoice.of(planner.with_options(gamma=multiple), made["models"])
-            where = rows / f"{multiple:g}"
-            run_benchmark(
-                config, where, lambda *_, own=choice: own, controller, on_row, lambda missing: on_row(None, n - missing)
-            )
-            found = read_results(result_path(where, environment.name, "vhd", protocol, seed)).rows
-            tables.append(sorted((row for row in found if row.instance < n), key=lambda row: row.instance))
+        tick = Ticks(n * len(tried), on_done)
+        tables = [
+            executed_rows(planner.with_options(gamma=multiple), config, rows / f"{multiple:g}", controller, tick)
+            for multiple in tried.tolist()
+        ]
         lengths = np.array([[row.planned_length for row in table] for table in tables]).T  # (n, K)
         taken = np.array([[row.steps for row in table] for table in tables]).T
         hits = np.array([[row.success for row in table] for table in tables]).T
@@ -120,6 +108,44 @@ def calibrate(
         return executed(temporary)
 
 
+@dataclass
+class Ticks:
+    """Counts executions, those of an earlier run included."""
+
+    total: int
+    """All of them."""
+    on_done: Callable[[int, int], None] | None
+    """Receives those done, and the total."""
+    done: int = 0
+    """So far."""
+
+    def add(self, count: int = 1) -> None:
+        """Count more."""
+        self.done += count
+        if self.on_done is not None:
+            self.on_done(self.done, self.total)
+
+
+def executed_rows(
+    planner: Planner, config: BenchConfig, folder: Path, controller: Controller, ticks: Ticks
+) -> list[Row]:
+    """Execute what is missing of a config of one seed and protocol; all its rows, by instance."""
+    choice = PlannerChoice.of(planner, planner_digests(planner))
+    if planner.options.risk is not None and planner.calibration is not None:
+        choice.models["calibration"] = content_digest(planner.calibration.to_json())
+    run_benchmark(
+        config,
+        folder,
+        lambda *_: choice,
+        controller,
+        on_row=lambda _: ticks.add(),
+        on_start=lambda missing: ticks.add(config.size - missing),
+    )
+    (protocol,), (seed,) = config.protocols, config.seeds
+    rows = read_results(result_path(folder, config.environment.name, "vhd", protocol, seed)).rows
+    return sorted((row for row in rows if row.instance < config.size), key=lambda row: row.instance)
+
+
 def predicted_steps(planner: Planner, environment: Environment, n: int, seed: int) -> FloatArray:
     """(n,) predicted steps of a seed's instances, from the states in which their executions start."""
     simulator = environment.make()
@@ -130,12 +156,12 @@ def predicted_steps(planner: Planner, environment: Environment, n: int, seed: in
 
 def _key(made: dict[str, Any]) -> str:
     """Name of the folder of a calibration's rows: another for other weights, options or controllers."""
-    return hashlib.sha256(json.dumps(made, sort_keys=True).encode()).hexdigest()[:12]
+    return content_digest(made)[:12]
 
 
 def _recorded(
     planner: Planner, environment: Environment, n: int, seed: int, multiples: FloatArray
-) -> tuple[FloatArray, IntArray, IntArray, np.ndarray]:
+) -> tuple[FloatArray, IntArray, IntArray, BoolArray]:
     """Predicted steps (n,), and horizons, steps and arrivals (n, K) of pairs of states in held-out episodes."""
     spec = planner.spec
     episodes = load_dataset(environment.name).episodes

@@ -8,17 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from vhdiffuser.benchmark.calibrate import predicted_steps
-from vhdiffuser.benchmark.methods import PlannerChoice
-from vhdiffuser.benchmark.run import run_benchmark
+from vhdiffuser.benchmark.calibrate import Ticks, executed_rows, predicted_steps
 from vhdiffuser.benchmark.settings import BenchConfig
 from vhdiffuser.control.base import Controller, default_controller
 from vhdiffuser.envs.environment import Environment
 from vhdiffuser.errors import VhdError
 from vhdiffuser.planner.calibrated import applicable
 from vhdiffuser.planner.planner import Planner
-from vhdiffuser.results.paths import result_path
-from vhdiffuser.results.rows import Row, read_results
+from vhdiffuser.results.rows import Row
 from vhdiffuser.results.summary import wilson_interval
 from vhdiffuser.types import BoolArray, FloatArray
 
@@ -54,22 +51,11 @@ def check_calibration(
     controller = default_controller(environment.spec) if controller is None else controller
     config = BenchConfig(environment, ("vhd",), (protocol,), n, (seed,), keep=0, workers=workers)
     steps = predicted_steps(planner, environment, n, seed)
-    done, results = [0], []
-
-    def on_row(_: Row | None, count: int = 1) -> None:
-        done[0] += count
-        if on_done is not None:
-            on_done(done[0], n * len(chosen))
-
+    results, ticks = [], Ticks(n * len(chosen), on_done)
     for own in chosen:
-        choice = PlannerChoice.of(own, dict(calibration.made["models"]))
         options = own.options
         where = folder / (f"gamma-{options.gamma:g}" if options.risk is None else f"risk-{options.risk:g}")
-        run_benchmark(
-            config, where, lambda *_, own=choice: own, controller, on_row, lambda missing: on_row(None, n - missing)
-        )
-        found = read_results(result_path(where, environment.name, "vhd", protocol, seed)).rows
-        rows = sorted((row for row in found if row.instance < n), key=lambda row: row.instance)
+        rows = executed_rows(own, config, where, controller, ticks)
         results.append({"risk": options.risk, "gamma": options.gamma, **_figures(own, steps, rows)})
     return results
 
