@@ -132,7 +132,7 @@ def executed_rows(
     """Execute what is missing of a config of one seed and protocol; all its rows, by instance."""
     choice = PlannerChoice.of(planner, planner_digests(planner))
     if planner.options.risk is not None and planner.calibration is not None:
-        choice.models["calibration"] = content_digest(planner.calibration.to_json())
+        choice.models["calibration"] = planner.calibration.lengths_digest
     run_benchmark(
         config,
         folder,

@@ -14,7 +14,6 @@ from vhdiffuser.errors import DataError, UnknownNameError, VhdError
 from vhdiffuser.execution.loop import BatchPlanner
 from vhdiffuser.files import sha256
 from vhdiffuser.length.predictor import LengthPredictor
-from vhdiffuser.planner.calibrated import FILE
 from vhdiffuser.planner.planner import Planner
 from vhdiffuser.results.configs import AS_SAVED
 from vhdiffuser.weights.places import Source, find_model
@@ -152,9 +151,10 @@ def load_choice(
         if planner.options.piece and planner.config.horizon is None:
             paths = {**paths, "route": _route_graph(environment, planner.options.piece, source)}
         planner.length_predictor = LengthPredictor.load(paths["length"], routes=paths.get("route"))
+    models = {kind: sha256(path) for kind, path in paths.items()}
     if planner.options.risk is not None and planner.calibration is not None:
-        paths = {**paths, "calibration": paths["planner"].with_name(FILE)}
-    return PlannerChoice.of(planner, {kind: sha256(path) for kind, path in paths.items()})
+        models["calibration"] = planner.calibration.lengths_digest
+    return PlannerChoice.of(planner, models)
 
 
 def method_models(method: Method, environment: Environment, source: Source = "auto") -> dict[str, Path]:

@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from vhdiffuser.errors import DataError
 from vhdiffuser.types import BoolArray, FloatArray, IntArray
+from vhdiffuser.weights.sealed import content_digest
 
 WINDOW, WINDOW_SHARE = 100, 0.06
 """Instances in a window of neighbouring predicted distances: that many, or that share of them if it is more, but at
@@ -116,6 +117,12 @@ class Calibration:
         tables = {name: getattr(self, name) for name in ("steps", "multiples", "failure", "low", "high")}
         return {**{name: _rounded(table).tolist() for name, table in tables.items()}, "made": dict(self.made)}
 
+    @property
+    def lengths_digest(self) -> str:
+        """SHA-256 of what the lengths of plans depend on: rows record it."""
+        content = self.to_json()
+        return content_digest({name: content[name] for name in ("steps", "multiples", "failure")})
+
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Calibration:
         """The inverse of `to_json`."""
@@ -170,17 +177,10 @@ def _increasing(values: FloatArray) -> FloatArray:
 
 
 def _quantiles(shares: FloatArray) -> FloatArray:
-    """The upper quantile with the conformal rank q (n + 1), and the value from which on four of five lie below it.
-
-    That is the lower quantile, unless many arrive at the same step, mostly the last. The whole horizon where hardly any
-    arrives.
-    """
+    """Two quantiles with the conformal ranks q (n + 1); the whole horizon where hardly any arrives."""
     if len(shares) < 2:
         return np.array([0.0, 1.0])
-    high = min(float(np.quantile(shares, HIGH, method="weibull")), 1.0)
-    starts = np.unique(shares)
-    between = np.array([((shares >= low) & (shares <= high)).sum() for low in starts]) / (len(shares) + 1)
-    return np.array([starts[np.abs(between - (HIGH - LOW)).argmin()], high])
+    return np.clip(np.quantile(shares, [LOW, HIGH], method="weibull"), 0.0, 1.0)
 
 
 def _normal(share: FloatArray) -> FloatArray:
