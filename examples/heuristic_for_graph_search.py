@@ -33,12 +33,7 @@ for start, goal in ((tuple(a), tuple(b)) for a, b in rng.choice(sorted(nodes), (
     straight = np.linalg.norm(grid - grid[goal], axis=-1) / SPEED
     learned = predictor.predict_steps(np.concatenate([grid, 0 * grid], axis=-1), grid[goal])  # one call for all nodes
     true = search(goal, None, 0 * straight)[0]
-    for name, h in (
-        ("none", 0 * straight),
-        ("straight line", straight),
-        ("learned", learned),
-        ("scaled", 0.8 * learned),
-    ):
+    for name, h in (("none", 0 * straight), ("straight line", straight), ("learned", learned), ("scaled", 0.8 * learned)):
         best, expanded = search(start, goal, h)
         rows.append((name, best[goal], expanded, np.mean([h[node] <= steps + 1e-6 for node, steps in true.items()])))
 for name in dict.fromkeys(row[0] for row in rows):

@@ -120,9 +120,7 @@ class EvalLength:
             run: LengthPredictor.load(path, routes=route if route.is_file() else None) for run, path in paths.items()
         }
         if self.diagnostic == "support":
-            found = {
-                run: support_eval.evaluate_support(p, environment, self.pairs, seed) for run, p in predictors.items()
-            }
+            found = {run: support_eval.evaluate_support(p, environment, self.pairs, seed) for run, p in predictors.items()}
             self._print([{"environment": name, "run": run, "seed": seed, **row} for run, row in found.items()])
             return
         fitted = self.speed is None and not name.startswith("maze2d-")
