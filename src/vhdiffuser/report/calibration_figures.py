@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 
 def reliability_diagram(environment: str, results: Sequence[Mapping[str, Any]], path: Path) -> Path:
     """Promised against realised failures of `check_calibration`: one panel for all instances, one by distance band."""
@@ -15,8 +17,9 @@ def reliability_diagram(environment: str, results: Sequence[Mapping[str, Any]], 
     whole, bands = figure.subplots(1, 2, sharey=True)
     risks = [result for result in results if result["risk"] is not None]
     for axes, title in ((whole, f"{environment}: all instances"), (bands, "by predicted distance")):
-        axes.plot([0.002, 0.4], [0.002, 0.4], color="0.6", linewidth=1, label="as promised")
-        axes.set(title=title, xlabel="promised failure", xscale="log", yscale="symlog")
+        as_promised = np.geomspace(0.002, 0.4, 100)  # the vertical axis is linear below 0.01, so that 0 can be shown
+        axes.plot(as_promised, as_promised, color="0.6", linewidth=1, label="as promised")
+        axes.set(title=title, xlabel="promised failure", xscale="log")
         axes.set_yscale("symlog", linthresh=0.01)
         axes.set_ylim(0, 0.5)
     whole.set_ylabel("realised failure, 95 %")
