@@ -91,10 +91,10 @@ def calibrate(
 
     def executed(rows: Path) -> Calibration:
         tick = Ticks(n * len(tried), on_done)
-        tables = [
-            executed_rows(planner.with_options(gamma=multiple), config, rows / f"{multiple:g}", controller, tick)
-            for multiple in tried.tolist()
-        ]
+        tables = []
+        for multiple in tried.tolist():
+            choice = PlannerChoice.of(planner.with_options(gamma=multiple), made["models"])
+            tables.append(executed_rows(choice, config, rows / f"{multiple:g}", controller, tick))
         lengths = np.array([[row.planned_length for row in table] for table in tables]).T  # (n, K)
         taken = np.array([[row.steps for row in table] for table in tables]).T
         hits = np.array([[row.success for row in table] for table in tables]).T
@@ -127,12 +127,9 @@ class Ticks:
 
 
 def executed_rows(
-    planner: Planner, config: BenchConfig, folder: Path, controller: Controller, ticks: Ticks
+    choice: PlannerChoice, config: BenchConfig, folder: Path, controller: Controller, ticks: Ticks
 ) -> list[Row]:
     """Execute what is missing of a config of one seed and protocol; all its rows, by instance."""
-    choice = PlannerChoice.of(planner, planner_digests(planner))
-    if planner.options.risk is not None and planner.calibration is not None:
-        choice.models["calibration"] = planner.calibration.lengths_digest
     run_benchmark(
         config,
         folder,

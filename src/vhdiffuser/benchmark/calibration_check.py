@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from vhdiffuser.benchmark.calibrate import Ticks, executed_rows, predicted_steps
+from vhdiffuser.benchmark.methods import PlannerChoice
 from vhdiffuser.benchmark.settings import BenchConfig
 from vhdiffuser.control.base import Controller, default_controller
 from vhdiffuser.envs.environment import Environment
 from vhdiffuser.errors import VhdError
-from vhdiffuser.planner.calibrated import applicable
+from vhdiffuser.planner.calibrated import applicable, planner_digests
 from vhdiffuser.planner.planner import Planner
 from vhdiffuser.results.rows import Row
 from vhdiffuser.results.summary import wilson_interval
 from vhdiffuser.types import BoolArray, FloatArray
 
 RISKS = (0.2, 0.1, 0.05, 0.01)
+SEED = 202
+"""Seed of the fresh instances behind reported figures."""
 BANDS = ("near", "middle", "far")
 """Thirds of the instances by predicted distance."""
 
@@ -29,8 +32,9 @@ def check_calibration(
     environment: Environment,
     folder: Path,
     n: int = 1000,
-    seed: int = 200,
+    seed: int = SEED,
     *,
+    models: Mapping[str, str] | None = None,
     risks: Sequence[float] = RISKS,
     controller: Controller | None = None,
     workers: int = 1,
@@ -40,7 +44,8 @@ def check_calibration(
 
     Each holds the promised and the realised share of failures (with its 95 % binomial interval), over all instances and
     by distance band, the share of arrivals within their 10 to 90 % interval, and the executed steps. Rows are written
-    to `folder/risk-RISK` and `folder/gamma-GAMMA`; nothing is run twice that is there.
+    to `folder/risk-RISK` and `folder/gamma-GAMMA`; nothing is run twice that is there. `models` are the digests of the
+    model files that rows record (default: of the networks).
     """
     calibration = applicable(planner)
     protocol = calibration.made.get("protocol")
@@ -53,9 +58,11 @@ def check_calibration(
     steps = predicted_steps(planner, environment, n, seed)
     results, ticks = [], Ticks(n * len(chosen), on_done)
     for own in chosen:
-        options = own.options
+        options, used = own.options, dict(planner_digests(planner) if models is None else models)
+        if options.risk is not None:
+            used["calibration"] = calibration.lengths_digest
         where = folder / (f"gamma-{options.gamma:g}" if options.risk is None else f"risk-{options.risk:g}")
-        rows = executed_rows(own, config, where, controller, ticks)
+        rows = executed_rows(PlannerChoice.of(own, used), config, where, controller, ticks)
         results.append({"risk": options.risk, "gamma": options.gamma, **_figures(own, steps, rows)})
     return results
 

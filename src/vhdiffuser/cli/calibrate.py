@@ -43,7 +43,7 @@ class Calibrate:
     protocol: Literal["ss", "rp"] = "ss"
     """How plans are executed: single-shot, or replan-on-deviation. Arriving means within the first plan's length."""
     seed: int | None = None
-    """Seed of the instances (default 90, which nothing else uses; with --check 200)."""
+    """Seed of the instances (default 90, which nothing else uses; with --check 202)."""
     candidates: int | None = None
     """Candidates drawn per plan (default: the planner's own)."""
     steps: int | None = None
@@ -71,13 +71,14 @@ class Calibrate:
         from vhdiffuser.weights.places import find_model
 
         environment = get_environment(self.env)
-        planner = load_method("vhd", environment, self.weights, candidates=self.candidates, steps=self.steps).planner
+        choice = load_method("vhd", environment, self.weights, candidates=self.candidates, steps=self.steps)
+        planner = choice.planner
         assert isinstance(planner, Planner)
         controller = None
         if environment.simulator is not None:
             controller = default_controller(environment.spec, self.weights)
         if self.check:
-            self._check(planner, controller)
+            self._check(planner, choice.models, controller)
             return
         self._calibrate(planner, controller, find_model(environment.name, "planner", self.weights).parent)
 
@@ -107,8 +108,8 @@ class Calibrate:
         if not self.quiet:
             err.print(f"wrote {path}")
 
-    def _check(self, planner: Planner, controller: Controller | None) -> None:
-        from vhdiffuser.benchmark.calibration_check import check_calibration
+    def _check(self, planner: Planner, models: dict[str, str], controller: Controller | None) -> None:
+        from vhdiffuser.benchmark.calibration_check import SEED, check_calibration
         from vhdiffuser.files import atomic_path
         from vhdiffuser.report.calibration_figures import reliability_diagram
 
@@ -119,7 +120,8 @@ class Calibrate:
                 get_environment(self.env),
                 folder,
                 1000 if self.n is None else self.n,
-                200 if self.seed is None else self.seed,
+                SEED if self.seed is None else self.seed,
+                models=models,
                 controller=controller,
                 workers=self.workers,
                 on_done=progress,
