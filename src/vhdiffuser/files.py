@@ -90,7 +90,10 @@ def atomic_path(path: Path) -> Iterator[Path]:
     temporary = folder / "content"
     with writing(path):
         try:
-            folder.mkdir()
+            try:
+                folder.mkdir()
+            except FileNotFoundError as error:  # the folder was deleted meanwhile, or is none that holds files
+                raise DataError(f"{path}: could not be written ({error}). Choose a folder that exists.") from error
             os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
             if target.exists():
                 os.chmod(temporary, stat.S_IMODE(target.stat().st_mode))
@@ -107,7 +110,10 @@ def atomic_path(path: Path) -> Iterator[Path]:
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
     """An empty folder for files that nobody keeps, removed after the block."""
-    root = Path(tempfile.gettempdir())
+    try:
+        root = Path(tempfile.gettempdir())
+    except FileNotFoundError as error:  # it tries to write into each
+        raise DataError(f"temporary files cannot be written ({error}). Make room, or set TMPDIR.") from error
     sweep(root, "vhdiffuser-*")
     folder = root / f"vhdiffuser-{_own_tag()}"
     with writing(folder, "It would hold files that are needed for a moment only (TMPDIR sets where)."):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import copy
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -87,6 +87,7 @@ class Planner:
         self.network = as_network(network, config, spec, device)
         self.schedule = Schedule(config.diffusion_steps, config.prediction)
         self._origin: ModelHeader | None = None  # of the file it was loaded from
+        self._kept: tuple[tuple[Any, ...], Denoiser] | None = None
 
     @classmethod
     def load(
@@ -268,19 +269,11 @@ class Planner:
         allowed = self.lengths if router is None else (self.lengths[0], max(self.lengths[1], LONGEST))
         lengths = checked_lengths(lengths, len(origins), allowed, self.config.horizon)  # (B,)
         seeds = checked_seeds(seeds, len(origins))  # (B,)
-        denoiser = Denoiser(
-            self.network,
-            self.schedule,
-            self.config,
-            self.spec,
-            self.normalizer,
-            self.options,
-            tube=None if router is None else self.options.tube * router.graph.radius,
-        )
+        denoiser = self._denoiser(None if router is None else self.options.tube * router.graph.radius)
         routes: list[Route | None] = [None] * len(origins)
         if router is not None:
             long = lengths > self.options.piece
-            long &= np.array([denoiser.knot_count(L) for L in lengths], np.int64) > denoiser.piece_knots
+            long &= np.array([denoiser.knot_count(L) for L in lengths.tolist()], np.int64) > denoiser.piece_knots
             routes = router.routes(origins, targets, long)
             refuse_too_long(lengths, routes, self.lengths[1])
         n = self.options.candidates
@@ -304,6 +297,18 @@ class Planner:
             return None
         return getattr(self.length_predictor, "routes", None)
 
+    def _denoiser(self, tube: float | None) -> Denoiser:
+        """Made once for the planner's present parts; it keeps what it has computed from them."""
+        parts = (self.network, self.schedule, self.config, self.spec, self.normalizer, self.options)
+        kept = self._kept
+        if (
+            kept is None
+            or kept[1].tube != tube
+            or any(part is not own for part, own in zip(parts, kept[0], strict=True))
+        ):
+            self._kept = kept = (parts, Denoiser(*parts, tube=tube))
+        return kept[1]
+
     def predict_steps(self, starts: npt.ArrayLike, goals: npt.ArrayLike) -> FloatArray:
         """(B,) shortest-step distances f_theta(s, g) T_max of (B, d) starts and (B, goal_dim) goals."""
         if self.length_predictor is None:
@@ -321,9 +326,8 @@ class Planner:
         """
         if self.length_predictor is not None:
             steps = self.length_predictor.predict_steps(starts, goals)  # (B,)
-            unlimited = (
-                False if self._routes is None else joined(self._routes, self.spec, self.normalizer, starts, goals)
-            )
+            graph = self._routes
+            unlimited = graph is not None and joined(graph, self.spec, self.normalizer, starts, goals)
             return plan_lengths(steps, self.spec, self._margin(steps), unlimited)
         if self.config.horizon is not None:
             return np.full(len(np.asarray(starts)), self.config.horizon)
@@ -334,9 +338,8 @@ class Planner:
 
     def _margin(self, steps: FloatArray) -> FloatArray | float:
         """What predicted lengths are multiplied by: gamma, or for each of (B,) steps what keeps the risk."""
-        return (
-            self.options.gamma if self.options.risk is None else calibrated.risk_margins(self, steps, self.options.risk)
-        )
+        risk = self.options.risk
+        return self.options.gamma if risk is None else calibrated.risk_margins(self, steps, risk)
 
     def horizon(self, start: npt.ArrayLike, goal: npt.ArrayLike, length: int | None = None) -> Horizon:
         """How long the plan from start (d,) to goal would be, how likely it is to arrive within its length, and when.
