@@ -18,6 +18,7 @@ from vhdiffuser.imports import after_import
 
 if TYPE_CHECKING:
     __version__: str
+    from vhdiffuser.benchmark.calibrate import calibrate
     from vhdiffuser.benchmark.evaluate import evaluate
     from vhdiffuser.benchmark.methods import load_method
     from vhdiffuser.control.base import register_controller
@@ -51,6 +52,7 @@ __all__ = [
     "PlanningOptions",
     "Recipe",
     "Rollout",
+    "calibrate",
     "drive",
     "environments",
     "evaluate",
@@ -84,6 +86,7 @@ _HOMES = {
     "environments": "vhdiffuser.envs.registry",
     "PlanningOptions": "vhdiffuser.diffusion.options",
     "Recipe": "vhdiffuser.recipes.recipe",
+    "calibrate": "vhdiffuser.benchmark.calibrate",
     "evaluate": "vhdiffuser.benchmark.evaluate",
     "Rollout": "vhdiffuser.trajectories",
     "drive": "vhdiffuser.execution.drive",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -16,11 +15,10 @@ from vhdiffuser.envs.environment import Environment
 from vhdiffuser.envs.registry import get_environment
 from vhdiffuser.errors import VhdError
 from vhdiffuser.files import scratch_folder
-from vhdiffuser.length.predictor import LengthPredictor
+from vhdiffuser.planner.calibrated import planner_digests
 from vhdiffuser.planner.foreign import AnyPlanner, ForeignPlanner, foreign_planner, is_planner
 from vhdiffuser.planner.planner import Planner
 from vhdiffuser.results.summary import Summary
-from vhdiffuser.runtime.network import Network
 
 
 def evaluate(
@@ -85,7 +83,7 @@ def _choice(planner: Planner | PlannerChoice | ForeignPlanner | AnyPlanner, env:
     if isinstance(planner, PlannerChoice):
         return planner
     if isinstance(planner, Planner):
-        return PlannerChoice.of(planner, _digests(planner))
+        return PlannerChoice.of(planner, planner_digests(planner))
     if isinstance(planner, ForeignPlanner):
         if env is not None and planner.spec.name != (env if isinstance(env, str) else env.name):
             raise VhdError(
@@ -106,19 +104,3 @@ def _several(values: Any) -> tuple[Any, ...]:
     """One value, or those of a list, tuple or array."""
     one = isinstance(values, str) or not isinstance(values, Iterable) or getattr(values, "ndim", 1) == 0
     return (values,) if one else tuple(values)
-
-
-def _digests(planner: Planner) -> dict[str, str]:
-    """SHA-256 of the weights in memory, by kind, so that rows of different planners are never mixed."""
-    networks = {"planner": planner.network}
-    if isinstance(planner.length_predictor, LengthPredictor):
-        networks["length"] = planner.length_predictor.network
-    return {kind: _digest(network) for kind, network in networks.items()}
-
-
-def _digest(network: Network) -> str:
-    digest = hashlib.sha256()
-    for name, tensor in sorted(network.tensors.items()):
-        digest.update(name.encode())
-        digest.update(tensor.tobytes())
-    return digest.hexdigest()

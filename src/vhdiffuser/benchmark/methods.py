@@ -191,7 +191,10 @@ def load_choice(
         if planner.options.piece and planner.config.horizon is None:
             paths = {**paths, "route": _route_graph(environment, planner.options.piece, source)}
         planner.length_predictor = LengthPredictor.load(paths["length"], routes=paths.get("route"))
-    return PlannerChoice.of(planner, {kind: sha256(path) for kind, path in paths.items()})
+    models = {kind: sha256(path) for kind, path in paths.items()}
+    if planner.options.risk is not None and planner.calibration is not None:
+        models["calibration"] = planner.calibration.lengths_digest
+    return PlannerChoice.of(planner, models)
 
 
 def method_models(method: Method, environment: Environment, source: Source = "auto") -> dict[str, Path]:

@@ -47,6 +47,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "vhdiffuser.cli.reproduce:Reproduce",
         "reproduce an environment, or all: data, training, benchmark, report",
     ),
+    "calibrate": (
+        "vhdiffuser.cli.calibrate:Calibrate",
+        "learn how likely a planner arrives within a horizon, so that plans can keep a risk or a deadline",
+    ),
     "eval-length": ("vhdiffuser.cli.eval_length:EvalLength", "evaluate a Length Predictor against true distances"),
     "eval-plans": ("vhdiffuser.cli.eval_plans:EvalPlans", "compare plans with held-out episodes; no simulator needed"),
     "eval-dynamics": (

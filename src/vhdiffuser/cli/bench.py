@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 Name = Annotated[str, tyro.conf.arg(metavar="ENV")]
-_OPTIONS = ("sampler", "steps", "gamma", "smoothing", "stretch", "candidates", "piece", "tube")
+_OPTIONS = ("sampler", "steps", "gamma", "smoothing", "stretch", "candidates", "piece", "tube", "risk")
 """The planning options among the options below."""
 
 
@@ -93,6 +93,9 @@ class Bench:
     planner's own)."""
     tube: float | None = None
     """How far composed plans may leave their route, in radii of its regions (default: the planner's own)."""
+    risk: float | None = None
+    """Accepted probability of not arriving: plans take the shortest length that keeps it, as calibrated (`vhd
+    calibrate`), in place of gamma (default: the planner's own)."""
     controller: str | None = None
     """Controller: pd, displacement, inverse_dynamics, path_following or a registered one (default: the environment's;
     methods of the recipe `paper` read plans by their index)."""

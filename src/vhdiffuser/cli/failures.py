@@ -131,7 +131,7 @@ class Failures:
         if self.planner is None and FOREIGN in config:
             raise VhdError(f"'{method}' is not a planner of ours: give --planner {config[FOREIGN].get('reference')}.")
         # Older rows do not list every option; the planner's are used then.
-        names = ("sampler", "gamma", "smoothing", "stretch", "candidates", "piece", "tube")
+        names = ("sampler", "gamma", "smoothing", "stretch", "candidates", "piece", "tube", "risk")
         options: dict[str, Any] = {key: config.get(key) for key in names}
         candidates = [
             Bench(

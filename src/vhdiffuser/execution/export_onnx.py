@@ -9,10 +9,11 @@ from typing import Any
 from vhdiffuser.control.inverse_dynamics import DynamicsConfig, InverseDynamicsController, proprioception_dims
 from vhdiffuser.diffusion.sampler import reverse_levels
 from vhdiffuser.errors import DataError, VhdError
-from vhdiffuser.files import atomic_path
+from vhdiffuser.files import atomic_path, sha256
 from vhdiffuser.length.config import goal_dims
 from vhdiffuser.length.predictor import LengthPredictor
 from vhdiffuser.normalizer import Normalizer
+from vhdiffuser.planner.calibrated import FILE, belongs, relabelled, write_calibration
 from vhdiffuser.planner.planner import Planner
 from vhdiffuser.runtime.network import Network, OnnxNetwork
 from vhdiffuser.types import EnvSpec
@@ -43,6 +44,9 @@ def export_onnx(
     if predictor is not None and predictor.routes is not None:
         fingerprint = predictor.header().data_fingerprint
         written[ROUTE] = predictor.routes.save(folder / ROUTE, predictor.spec, predictor.normalizer, fingerprint)
+    if (calibration := planner.calibration) is not None and belongs(planner, calibration):
+        digests = {Path(name).stem: sha256(folder / name) for name in models if name != "dynamics.onnx"}
+        written[FILE] = write_calibration(folder / FILE, relabelled(calibration, digests))
     return {**written, CONFIG: write_config(folder, _config(planner, predictor, controller), list(written.values()))}
 
 

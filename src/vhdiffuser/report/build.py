@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
+from typing import Any
 
 from vhdiffuser.errors import DataError
 from vhdiffuser.files import atomic_path
@@ -164,7 +165,7 @@ def conditions_table(cells: Sequence[Cell]) -> Table:
                 source.get("distribution") or f"file {source['file_sha256'][:12]}",
                 "its own" if FOREIGN in config else f"{config['sampler']}, {config['sampler_steps']} steps",
                 str(config["candidates"]),
-                str(config.get("gamma", "-")) if config["horizon"] is None else f"L = {config['horizon']}",
+                _margin(config),
                 replan,
                 str(rule["budget"] or "the plan"),
                 f"{name} ({settings})" if settings else name,
@@ -223,12 +224,20 @@ def draw_figures(
     return drawn
 
 
+def _margin(config: Mapping[str, Any]) -> str:
+    """What sets the lengths of plans: gamma, a risk, or a fixed horizon; a planner of another kind has none of these."""
+    if config["horizon"] is not None:
+        return f"L = {config['horizon']}"
+    return str(config.get("gamma", "-")) if config.get("risk") is None else f"risk {config['risk']:g}"
+
+
 def _by_gamma(found: Sequence[ResultFile], environment: str) -> list[tuple[float, Summary]]:
     """(gamma, summary) of VHD in the main folder and those of a sweep: newest streams, pieces of one size."""
     alike: dict[tuple[int, int], dict[Path, list[ResultFile]]] = {}
     for item in found:
         names = (item.config["environment"], item.config["method"], item.distribution)
-        if names == (environment, "vhd", "reset") and item.config["protocol"] in PROTOCOL_LABELS:
+        of_gamma = item.config.get("risk") is None
+        if of_gamma and names == (environment, "vhd", "reset") and item.config["protocol"] in PROTOCOL_LABELS:
             folders = alike.setdefault((item.streams, item.config.get("piece", 0)), {})
             folders.setdefault(item.path.parent, []).append(item)
     for _, folders in sorted(alike.items(), reverse=True):
