@@ -116,7 +116,8 @@ class PlanCommand:
             print_json(_json(plan, rollouts, spec))
             return
         written = "" if self.out is None else f", wrote {self.out}"
-        out.print(f"{spec.name}: a plan of {plan.length} states ({plan.length - 1} control steps){written}")
+        again = f", {plan.redrawn} pieces drawn again" if plan.redrawn else ""
+        out.print(f"{spec.name}: a plan of {plan.length} states ({plan.length - 1} control steps){again}{written}")
         for rollout in rollouts:
             lengths = ", ".join(str(made.length) for _, made in rollout.plans)
             outcome = "reached" if rollout.success else "not reached"

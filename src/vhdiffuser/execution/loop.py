@@ -7,7 +7,7 @@ independent: a plan's seed depends only on (seed, episode, replan), whatever els
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -47,6 +47,10 @@ class BatchPlanner(Protocol):
     ) -> list[Plan]:
         """B plans of the given lengths, in order; the same seed gives the same plan in any batch."""
         ...
+
+
+_Make = Callable[[Sequence["Episode"], FloatArray, FloatArray, IntArray], list[Plan]]
+"""(episodes, states (B, d), goals (B, goal_dim), seeds (B,)) -> B plans."""
 
 
 def plan_seed(seed: int, number: int, replan: int) -> int:
@@ -162,25 +166,47 @@ class ControlLoop:
 
     def plan(self, episodes: Sequence[Episode]) -> None:
         """Make a new plan for each, from its current state to its goal, with a new horizon."""
+        warm = self.rule.warm_start and self.horizon is None
+        again = [item for item in episodes if warm and item.plans]
+        anew = [item for item in episodes if not (warm and item.plans)]
+        for some, make in ((anew, self._planned), (again, self._replanned)):
+            if some:
+                self._plan(some, make)
+        # An episode may start inside its goal region: t_hit = 0, no step is made.
+        self._evaluate(Group(episodes))
+
+    def _plan(self, episodes: Sequence[Episode], make: _Make) -> None:
         begun = time.perf_counter()
         states = self.planner.spec.planning_state(np.stack([item.observations[-1] for item in episodes]))
         goals = np.stack([item.goal for item in episodes])
-        if self.horizon is None:
-            lengths = np.asarray(self.planner.predict_lengths(states, goals))
-        else:
-            lengths = np.full(len(episodes), self.horizon)
         seeds = np.array([plan_seed(self.seed, item.number, len(item.plans)) for item in episodes], np.int64)
-        plans = self.planner.plan_batch(states, goals, lengths, seeds=seeds)
+        plans = make(episodes, states, goals, seeds)
         share = (time.perf_counter() - begun) / len(episodes)
-        for item, plan, length in zip(episodes, plans, lengths, strict=True):
+        for item, plan in zip(episodes, plans, strict=True):
             if self.horizon is None and not item.plans:
-                item.predicted = int(length)
+                item.predicted = plan.length
             item.plans.append((item.steps, plan))
             item.index = 0
             item.phase = "following"
             item.planning += share
-        # An episode may start inside its goal region: t_hit = 0, no step is made.
-        self._evaluate(Group(episodes))
+
+    def _planned(
+        self, episodes: Sequence[Episode], states: FloatArray, goals: FloatArray, seeds: IntArray
+    ) -> list[Plan]:
+        if self.horizon is None:
+            lengths = np.asarray(self.planner.predict_lengths(states, goals))
+        else:
+            lengths = np.full(len(episodes), self.horizon)
+        return self.planner.plan_batch(states, goals, lengths, seeds=seeds)
+
+    def _replanned(
+        self, episodes: Sequence[Episode], states: FloatArray, goals: FloatArray, seeds: IntArray
+    ) -> list[Plan]:
+        """What is left of their plans, the pieces ahead drawn anew."""
+        replan_batch = getattr(self.planner, "replan_batch", None)
+        if replan_batch is None:
+            raise VhdError(f"a warm start needs a planner with `replan_batch`; {type(self.planner).__name__} has none.")
+        return replan_batch([item.plan for item in episodes], states, goals, seeds=seeds)
 
     def act(self, group: Group) -> FloatArray:
         """(B, m) the action of each at its current plan index."""

@@ -27,6 +27,7 @@ from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.planner.candidates import StepsPredictor, best_candidates, candidate_seeds
 from vhdiffuser.planner.denoising import Denoiser
 from vhdiffuser.planner.onnx import load_parts
+from vhdiffuser.planner.parts import in_two, mended, replanned
 from vhdiffuser.planner.pretrained import find_pretrained, push_folder, save_folder
 from vhdiffuser.planner.requests import (
     RequestError,
@@ -280,15 +281,7 @@ class Planner:
         allowed = self.lengths if router is None else (self.lengths[0], max(self.lengths[1], LONGEST))
         lengths = checked_lengths(lengths, len(origins), allowed, self.config.horizon)  # (B,)
         seeds = checked_seeds(seeds, len(origins))  # (B,)
-        denoiser = Denoiser(
-            self.network,
-            self.schedule,
-            self.config,
-            self.spec,
-            self.normalizer,
-            self.options,
-            tube=None if router is None else self.options.tube * router.graph.radius,
-        )
+        denoiser = self._denoiser()
         routes: list[Route | None] = [None] * len(origins)
         if router is not None:
             long = lengths > self.options.piece
@@ -298,16 +291,58 @@ class Planner:
         n = self.options.candidates
         if n == 1 or not len(origins):
             return denoiser.draw(origins, targets, lengths, seeds, keep_denoising, cost, routes)
-        plans = denoiser.draw(
-            np.repeat(origins, n, axis=0),
-            np.repeat(targets, n, axis=0),
-            np.repeat(lengths, n),
-            candidate_seeds(seeds, n).ravel(),
-            keep_denoising,
-            cost,
-            [route for route in routes for _ in range(n)],
+
+        def best(rows: IntArray) -> list[Plan]:
+            """Candidates drawn whole, and the best of each plan's."""
+            many = np.repeat(rows, n)
+            ways, own_seeds = [routes[row] for row in many], candidate_seeds(seeds[rows], n).ravel()
+            plans = denoiser.draw(origins[many], targets[many], lengths[many], own_seeds, keep_denoising, cost, ways)
+            return best_candidates(plans, n, self.spec, self.normalizer, self.length_predictor, cost)
+
+        def mend(rows: IntArray) -> list[Plan]:
+            """Composed plans, their bad pieces drawn again."""
+            assert self.length_predictor is not None  # the routes were found by both
+            assert self._routes is not None
+            ways = [routes[row] for row in rows]
+            plans = denoiser.draw(origins[rows], targets[rows], lengths[rows], seeds[rows], keep_denoising, None, ways)
+            more = candidate_seeds(seeds[rows], n).T[1:]
+            return mended(denoiser, plans, self.length_predictor, self._routes, more)
+
+        by_piece = np.array([route is not None and cost is None for route in routes])
+        return in_two(by_piece, mend, best)
+
+    def replan_batch(
+        self,
+        plans: Sequence[Plan],
+        starts: npt.ArrayLike,
+        goals: npt.ArrayLike,
+        *,
+        seeds: Sequence[int] | IntArray | int = 0,
+    ) -> list[Plan]:
+        """New plans from (B, d) starts, which keep what is left of composed plans beyond the pieces ahead.
+
+        The pieces ahead are drawn anew along the plan, with a predicted length, and turn into the rest of it. A robot
+        that has left the way of its plan, a plan with little left, one that was drawn whole, or one to another goal
+        gets a plan of its own, as by `plan_batch`.
+        """
+        origins = checked_starts(self.spec, starts)  # (B, d)
+        places = self.spec.goal_of(checked_goals(self.spec, goals, "goal", len(origins)))  # (B, goal_dim)
+        seeds = checked_seeds(seeds, len(origins))
+        if self._routes is None:
+            return self.plan_batch(origins, goals, seeds=seeds)
+        return replanned(self, self._denoiser(), plans, origins, places, seeds)
+
+    def _denoiser(self) -> Denoiser:
+        graph = self._routes
+        return Denoiser(
+            self.network,
+            self.schedule,
+            self.config,
+            self.spec,
+            self.normalizer,
+            self.options,
+            tube=None if graph is None else self.options.tube * graph.radius,
         )
-        return best_candidates(plans, n, self.spec, self.normalizer, self.length_predictor, cost)
 
     @property
     def _routes(self) -> RouteGraph | None:
