@@ -13,7 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
-from vhdiffuser.length.route import Route, RouteGraph
+from vhdiffuser.length.route import Route, RouteGraph, evenly
 from vhdiffuser.planner.candidates import StepsPredictor, distance_excess
 from vhdiffuser.planner.denoising import Denoiser
 from vhdiffuser.trajectories import Plan
@@ -53,14 +53,17 @@ class Part:
         """States to which it may grow."""
         return LONGER * (self.stop - self.first + 1)
 
-    def way(self, denoiser: Denoiser, meeting: int) -> Route:
-        """The plan's own way, normalised; it begins at the start and is the plan's after `meeting` states."""
-        states = self.plan.states[self.first : self.stop + 1].copy()
-        share = np.clip(1 - np.arange(len(states)) / max(meeting, 1), 0, 1)[:, None]
-        states += share * (self.start - states[0])
-        normal = denoiser.normalizer.select(denoiser.spec.goal_dims)
-        places = normal.normalize(denoiser.spec.goal_of(states))
-        return Route(places, np.arange(len(places), dtype=np.float64), known=True)
+    def way(self, denoiser: Denoiser) -> Route:
+        """The plan's route from the start to the part's end, normalised. Along the plan itself, the errors of one
+        replanning would be the next one's route."""
+        assert self.plan.route is not None
+        spec, normal = denoiser.spec, denoiser.normalizer.select(denoiser.spec.goal_dims)
+        ends = normal.normalize(np.stack([spec.goal_of(self.start), spec.goal_of(self.target)]))
+        finely = evenly(normal.normalize(self.plan.route), 2 * self.plan.length)
+        first, stop = (int(np.abs(finely - end).max(axis=1).argmin()) for end in ends)
+        places = np.concatenate([ends[:1], finely[first + 1 : max(stop, first + 1)], ends[1:]])
+        travelled = np.cumsum(np.linalg.norm(np.diff(places, axis=0, prepend=places[:1]), axis=1))
+        return Route(places, travelled, known=True)
 
     def joined(self, states: FloatArray, meeting: int, before: int = 0) -> Plan:
         """The plan with this part's new states (n, d), after its states from `before` to the part."""
@@ -128,7 +131,7 @@ def replanned(
         steps = ceil(WARM * denoiser.options.steps)
         quick = replace(denoiser, options=denoiser.options.changed(steps=steps))
         meeting = round(MEETING * denoiser.options.piece)
-        routes = [part.way(denoiser, meeting) for part in own]
+        routes = [part.way(denoiser) for part in own]
         drawn = draw_parts(quick, own, routes, lengths[rows], seeds[rows])
         return [part.joined(new, meeting, before=part.first) for part, new in zip(own, drawn, strict=True)]
 
