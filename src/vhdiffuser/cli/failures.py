@@ -33,10 +33,11 @@ class Failures:
     """Repeat the failed instances of a benchmark; count and draw the kinds of failure.
 
     Kinds: horizon (too few steps), plan (through a wall), endpoint (does not end at the goal), fall (the robot
-    fell), tracking (a sound plan that was not followed). Examples:
+    fell), time (the step budget ended first), tracking (a sound plan that was not followed). Examples:
 
         vhd failures maze2d-large --out out/failures
         vhd failures maze2d-large --protocol rp --json
+        vhd failures antmaze-giant-stitch --protocol ogbench
     """
 
     env: Positional[Name]
@@ -45,7 +46,7 @@ class Failures:
     """Folder of rows written by `vhd bench`."""
     method: str = "vhd"
     """Method to analyse."""
-    protocol: Literal["ss", "rp"] = "ss"
+    protocol: Literal["ss", "rp", "ogbench"] = "ss"
     """Protocol under which they failed."""
     distribution: Literal["reset", "uniform", "pairs"] = "reset"
     """How the instances were drawn; pairs: your own (`vhd bench --instances`)."""
