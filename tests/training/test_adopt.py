@@ -10,6 +10,7 @@ import pytest
 from vhdiffuser.envs.registry import get_environment
 from vhdiffuser.errors import DataError
 from vhdiffuser.training.export import adopt
+from vhdiffuser.types import EnvSpec
 from vhdiffuser.weights.format import load_model
 from vhdiffuser.weights.places import shipped_path
 
@@ -29,7 +30,7 @@ def test_a_point_adopts_an_ants_planner_with_limits_of_its_own() -> None:
         np.testing.assert_array_equal(tensors[name], values)
     own = load_model(shipped_path(POINT, "length"), "length")[1].normalizer
     assert header.normalizer == own != their_header.normalizer
-    assert header.spec == get_environment(POINT).spec.to_json()
+    assert EnvSpec.from_json(header.spec) == get_environment(POINT).spec
     assert header.planning == their_header.planning
     assert header.notes["adopted_from"] == ANT
 
