@@ -13,8 +13,9 @@ from typing import Protocol
 
 import numpy as np
 
+from vhdiffuser.diffusion.guidance import Cost
 from vhdiffuser.length.route import Route, RouteGraph, evenly
-from vhdiffuser.planner.candidates import StepsPredictor, distance_excess
+from vhdiffuser.planner.candidates import StepsPredictor, best_candidates, candidate_seeds, distance_excess
 from vhdiffuser.planner.denoising import Denoiser
 from vhdiffuser.trajectories import Plan
 from vhdiffuser.types import BoolArray, FloatArray, IntArray
@@ -169,6 +170,53 @@ def mended(
             kept = plan if excess.max() < faults[n] else best[n]
             best[n] = replace(kept, redrawn=best[n].redrawn + 1)
     return best
+
+
+@dataclass(frozen=True)
+class Requests:
+    """The plans to draw: what `Denoiser.draw` takes."""
+
+    starts: FloatArray
+    """(B, d)."""
+    targets: FloatArray
+    """(B, d)."""
+    lengths: IntArray
+    """(B,)."""
+    seeds: IntArray
+    """(B,)."""
+    routes: Sequence[Route | None]
+    """The routes of composed plans."""
+    keep: bool
+    """Whether plans keep their denoising."""
+
+    def draw(self, denoiser: Denoiser, rows: IntArray, seeds: IntArray, cost: Cost | None) -> list[Plan]:
+        """The plans of some rows, with other seeds."""
+        routes = [self.routes[row] for row in rows]
+        ends = self.starts[rows], self.targets[rows]
+        return denoiser.draw(*ends, self.lengths[rows], seeds, self.keep, cost, routes)
+
+
+def draw_candidates(
+    denoiser: Denoiser,
+    asked: Requests,
+    n: int,
+    predictor: StepsPredictor | None,
+    graph: RouteGraph | None,
+    cost: Cost | None,
+) -> list[Plan]:
+    """The best of n candidates for each plan; of a composed plan without a cost, pieces are drawn up to n times."""
+
+    def best(rows: IntArray) -> list[Plan]:
+        plans = asked.draw(denoiser, np.repeat(rows, n), candidate_seeds(asked.seeds[rows], n).ravel(), cost)
+        return best_candidates(plans, n, denoiser.spec, denoiser.normalizer, predictor, cost)
+
+    def mend(rows: IntArray) -> list[Plan]:
+        assert predictor is not None  # routes need both
+        assert graph is not None
+        seeds = candidate_seeds(asked.seeds[rows], n).T  # (n, rows)
+        return mended(denoiser, asked.draw(denoiser, rows, seeds[0], None), predictor, graph, seeds[1:])
+
+    return in_two(np.array([route is not None and cost is None for route in asked.routes]), mend, best)
 
 
 def part_around(plan: Plan, index: int, piece: int) -> Part:

@@ -24,10 +24,10 @@ from vhdiffuser.length.horizon import plan_lengths
 from vhdiffuser.length.predictor import LengthPredictor
 from vhdiffuser.length.route import Route, RouteGraph
 from vhdiffuser.normalizer import Normalizer
-from vhdiffuser.planner.candidates import StepsPredictor, best_candidates, candidate_seeds
+from vhdiffuser.planner.candidates import StepsPredictor
 from vhdiffuser.planner.denoising import Denoiser
 from vhdiffuser.planner.onnx import load_parts
-from vhdiffuser.planner.parts import in_two, mended, replanned
+from vhdiffuser.planner.parts import Requests, draw_candidates, replanned
 from vhdiffuser.planner.pretrained import find_pretrained, push_folder, save_folder
 from vhdiffuser.planner.requests import (
     RequestError,
@@ -291,25 +291,8 @@ class Planner:
         n = self.options.candidates
         if n == 1 or not len(origins):
             return denoiser.draw(origins, targets, lengths, seeds, keep_denoising, cost, routes)
-
-        def best(rows: IntArray) -> list[Plan]:
-            """Candidates drawn whole, and the best of each plan's."""
-            many = np.repeat(rows, n)
-            ways, own_seeds = [routes[row] for row in many], candidate_seeds(seeds[rows], n).ravel()
-            plans = denoiser.draw(origins[many], targets[many], lengths[many], own_seeds, keep_denoising, cost, ways)
-            return best_candidates(plans, n, self.spec, self.normalizer, self.length_predictor, cost)
-
-        def mend(rows: IntArray) -> list[Plan]:
-            """Composed plans, their bad pieces drawn again."""
-            assert self.length_predictor is not None  # the routes were found by both
-            assert self._routes is not None
-            ways = [routes[row] for row in rows]
-            plans = denoiser.draw(origins[rows], targets[rows], lengths[rows], seeds[rows], keep_denoising, None, ways)
-            more = candidate_seeds(seeds[rows], n).T[1:]
-            return mended(denoiser, plans, self.length_predictor, self._routes, more)
-
-        by_piece = np.array([route is not None and cost is None for route in routes])
-        return in_two(by_piece, mend, best)
+        asked = Requests(origins, targets, lengths, seeds, routes, keep_denoising)
+        return draw_candidates(denoiser, asked, n, self.length_predictor, self._routes, cost)
 
     def replan_batch(
         self,
