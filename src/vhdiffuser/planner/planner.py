@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -87,6 +87,7 @@ class Planner:
         self.network = as_network(network, config, spec, device)
         self.schedule = Schedule(config.diffusion_steps, config.prediction)
         self._origin: ModelHeader | None = None  # of the file it was loaded from
+        self._kept: tuple[tuple[Any, ...], Denoiser] | None = None
 
     @classmethod
     def load(
@@ -285,7 +286,7 @@ class Planner:
         routes: list[Route | None] = [None] * len(origins)
         if router is not None:
             long = lengths > self.options.piece
-            long &= np.array([denoiser.knot_count(L) for L in lengths], np.int64) > denoiser.piece_knots
+            long &= np.array([denoiser.knot_count(L) for L in lengths.tolist()], np.int64) > denoiser.piece_knots
             routes = router.routes(origins, targets, long)
             self._refuse_too_long(lengths, routes)
         n = self.options.candidates
@@ -315,24 +316,26 @@ class Planner:
             return self.plan_batch(origins, goals, seeds=seeds)
         return replanned(self, self._denoiser(), plans, origins, places, seeds)
 
-    def _denoiser(self) -> Denoiser:
-        graph = self._routes
-        return Denoiser(
-            self.network,
-            self.schedule,
-            self.config,
-            self.spec,
-            self.normalizer,
-            self.options,
-            tube=None if graph is None else self.options.tube * graph.radius,
-        )
-
     @property
     def _routes(self) -> RouteGraph | None:
         """The route graph for composing long plans; None if every plan is sampled whole."""
         if not self.options.piece or self.config.horizon is not None:
             return None
         return getattr(self.length_predictor, "routes", None)
+
+    def _denoiser(self) -> Denoiser:
+        """Made once for the planner's present parts; it keeps what it has computed from them."""
+        graph = self._routes
+        tube = None if graph is None else self.options.tube * graph.radius
+        parts = (self.network, self.schedule, self.config, self.spec, self.normalizer, self.options)
+        kept = self._kept
+        if (
+            kept is None
+            or kept[1].tube != tube
+            or any(part is not own for part, own in zip(parts, kept[0], strict=True))
+        ):
+            self._kept = kept = (parts, Denoiser(*parts, tube=tube))
+        return kept[1]
 
     def _router(self, avoid: npt.ArrayLike | CostFunction | None) -> Router | None:
         """Routes for composed plans, around what is to be avoided; None if every plan is sampled whole."""
