@@ -30,6 +30,7 @@ from vhdiffuser.benchmark.settings import BenchConfig
 from vhdiffuser.diffusion.options import PlanningOptions
 from vhdiffuser.envs.environment import Geometry
 from vhdiffuser.envs.instances import draw_instances
+from vhdiffuser.envs.protocols import Protocol, single_shot
 from vhdiffuser.envs.registry import get_environment
 from vhdiffuser.errors import VhdError
 from vhdiffuser.execution.executor import Outcome
@@ -140,6 +141,16 @@ def test_an_ant_on_its_back_has_fallen() -> None:
         assert evaluate_failure(outcome, row, facts, predicted=True).kind == kind
 
 
+def test_a_robot_on_its_way_when_time_is_up_was_too_slow_and_one_that_stands_was_held_up() -> None:
+    states = line((0, 0), (1, 0), 40)
+    plan, row = Plan(states, states[-1]), Row("toy", "vhd", "rp", 0, 7, [], [], 40, 40, [40], 0, False, 1, 0, 0, 0)
+    for speed, budget, kind in ((0.02, 30, "time"), (0.0, 30, "tracking"), (0.02, 45, "tracking")):
+        walked = np.stack([speed * np.arange(budget + 1), np.zeros(budget + 1)], axis=1).astype(np.float32)
+        rollout = Rollout(walked, np.zeros((budget, 2)), False, ((0, plan),))
+        outcome = Outcome(7, Instance(states[0], plan.goal, 0), rollout, 40, 0.5, 0.0, 0.0)
+        assert evaluate_failure(outcome, row, FACTS, True, budget).kind == kind
+
+
 def test_kinds_are_counted_and_shown_in_turn() -> None:
     short = evaluated(line((0, 0), (1, 0), 5), (1, 0))
     lost, repaired = (
@@ -148,7 +159,7 @@ def test_kinds_are_counted_and_shown_in_turn() -> None:
     )
     assert repaired.kind is None
     failures = [lost, lost, lost, short, repaired]
-    assert count_kinds(failures) == {"horizon": 1, "plan": 0, "endpoint": 0, "fall": 0, "tracking": 3}
+    assert count_kinds(failures) == {"horizon": 1, "plan": 0, "endpoint": 0, "fall": 0, "time": 0, "tracking": 3}
     assert [item.kind for item in pick(failures, 2)] == ["horizon", "tracking"]
     assert len(pick(failures, 99)) == 4
     assert pick([repaired], 3) == []
@@ -204,8 +215,13 @@ def test_instances_are_drawn_again_or_taken_from_the_rows(tmp_path: Path) -> Non
     first_release = {key: value for key, value in results.config.items() if key != "streams"}
     with pytest.raises(VhdError, match=r"random streams 1,.*vhd bench"):
         instances_of(replace(results, config=first_release), rows, ToyEnv())
+    rule = {**results.config["rule"], "stop_at_hit": False}
     with pytest.raises(VhdError, match="d4rl-fixed"):
-        failed_rows(replace(results, config={**results.config, "protocol": "d4rl-fixed"}))
+        failed_rows(replace(results, config={**results.config, "protocol": "d4rl-fixed", "rule": rule}))
+    theirs = Protocol(lambda env, n, seed: drawn[::-1], lambda *_: single_shot(), lambda states, goals: states > 0)
+    other = replace(rows[0], start=[float(x) for x in drawn[-1 - rows[0].instance].start])
+    (own_draw,) = instances_of(results, [other], ToyEnv(), theirs)
+    assert own_draw is drawn[-1 - rows[0].instance]
 
 
 @pytest.mark.parametrize("dims", [2, 3])

@@ -212,3 +212,30 @@ def test_results_record_a_rule_as_before_unless_it_renews_plans_by_time() -> Non
     assert set(rule.to_json()) == {"threshold", "check_every", "budget", "stop_at_hit", "hold"}
     for each in (rule, replan_every(5, 40)):
         assert ExecutionRule(**each.to_json()) == each
+
+
+def test_a_warm_start_replans_from_the_old_plan_and_first_plans_are_as_ever() -> None:
+    asked = []
+
+    class WarmPlanner(ToyPlanner):
+        def replan_batch(self, plans, starts, goals, *, seeds):
+            asked.append((plans[0], starts[0].copy(), goals[0].copy(), int(seeds[0])))
+            return self.plan_batch(starts, goals, seeds=seeds)
+
+    rule = replan_every(5, budget=40)
+    cold = run_one(ToyPlanner(), rule)
+    assert rule.to_json().keys() == replan_on_deviation(40).to_json().keys() | {"every"}
+    warm = run_one(WarmPlanner(), replan_every(5, budget=40, warm_start=True))
+    assert warm.rollout.plans[0][1] == cold.rollout.plans[0][1]
+    assert warm.rollout.replans == cold.rollout.replans == len(asked)
+    for number, (plan, start, goal, seed) in enumerate(asked):
+        made, old = warm.rollout.plans[number + 1][0], warm.rollout.plans[number][1]
+        assert plan is old
+        np.testing.assert_array_equal(start, warm.rollout.observations[made][:2])
+        np.testing.assert_array_equal(goal, ACROSS.goal)
+        assert seed == plan_seed(0, 0, number + 1)
+
+
+def test_a_warm_start_needs_a_planner_that_can() -> None:
+    with pytest.raises(VhdError, match="replan_batch"):
+        run_one(ToyPlanner(), replan_every(5, budget=40, warm_start=True))

@@ -5,8 +5,8 @@ import torch
 from scipy.spatial import cKDTree
 
 from vhdiffuser.length.config import RelayGraphConfig
+from vhdiffuser.length.hops import cover, observed_hops, steps_to_move
 from vhdiffuser.length.relays import RelayGraph
-from vhdiffuser.length.route import cover, observed_hops, steps_to_move
 
 
 def test_cover_reaches_every_point_within_its_radius() -> None:

@@ -8,7 +8,8 @@ from length_toys import toy_spec
 
 from vhdiffuser.errors import DataError
 from vhdiffuser.length.config import RelayGraphConfig
-from vhdiffuser.length.route import Route, RouteGraph, centred
+from vhdiffuser.length.hops import centred
+from vhdiffuser.length.route import Route, RouteGraph
 from vhdiffuser.normalizer import Normalizer
 
 SPEED = 0.01

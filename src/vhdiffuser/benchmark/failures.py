@@ -7,6 +7,7 @@ same plan again. The first kind that applies is taken:
   plan       passes closer to a wall than the body's radius allows
   endpoint   ends farther than epsilon from the goal, or reaches it by a faster step than any in the data
   fall       the robot has fallen at the end
+  time       the step budget ended before the plan did, and the robot was still moving
   tracking   none of these: the plan was sound but was not followed
 
 With several plans, the last one counts.
@@ -15,7 +16,7 @@ With several plans, the last one counts.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +28,7 @@ from vhdiffuser.control.base import Controller
 from vhdiffuser.envs.base import PlanningEnv
 from vhdiffuser.envs.environment import Environment
 from vhdiffuser.envs.instances import draw_instances
-from vhdiffuser.envs.protocols import ExecutionRule
+from vhdiffuser.envs.protocols import ExecutionRule, Protocol
 from vhdiffuser.envs.success import goal_distance
 from vhdiffuser.envs.walls import narrowest, wall_distance
 from vhdiffuser.errors import VhdError
@@ -38,12 +39,12 @@ from vhdiffuser.results.configs import FOREIGN
 from vhdiffuser.results.rollout_files import KeptRollout
 from vhdiffuser.results.rows import ResultFile, Row
 from vhdiffuser.streams import STREAMS
-from vhdiffuser.trajectories import Plan
+from vhdiffuser.trajectories import Plan, Rollout
 from vhdiffuser.types import EnvSpec, FloatArray, Instance
 
-KINDS = ("horizon", "plan", "endpoint", "fall", "tracking")
-PROTOCOLS = ("ss", "rp")
-"""Under other benchmarks' protocols an episode does not end with a hit, and failure means something else."""
+KINDS = ("horizon", "plan", "endpoint", "fall", "time", "tracking")
+LATELY, WALKING = 50, 0.1
+"""A robot that covered less in so many steps than this share of what the data's fastest would have is held up."""
 BODY_SHARE = 0.8
 """Share of the body's radius that a plan must keep from walls; below 1, since the data itself touches them."""
 
@@ -119,15 +120,21 @@ class Failure:
 
 def failed_rows(results: ResultFile) -> list[Row]:
     """The rows that failed, by instance."""
-    if results.config["protocol"] not in PROTOCOLS:
+    if not results.config["rule"].get("stop_at_hit", True):
         raise VhdError(
-            f"{results.path}: failures are sorted under {' and '.join(PROTOCOLS)}, not '{results.config['protocol']}'."
+            f"{results.path}: under '{results.config['protocol']}' an episode does not end with a hit, so its failures "
+            "are of another kind. Failures are sorted under ss, rp and ogbench."
         )
     return sorted((row for row in results.rows if not row.success), key=lambda row: row.instance)
 
 
-def instances_of(results: ResultFile, rows: Sequence[Row], env: PlanningEnv) -> list[Instance]:
-    """The instances of rows, with the simulator's seeds, which rows do not contain."""
+def instances_of(
+    results: ResultFile, rows: Sequence[Row], env: PlanningEnv, protocol: Protocol | None = None
+) -> list[Instance]:
+    """The instances of rows, with the simulator's seeds, which rows do not contain.
+
+    `protocol` is another benchmark's, which draws its own.
+    """
     if results.streams != STREAMS:
         raise VhdError(
             f"{results.path}: its instances and plans are of random streams {results.streams}, and this version draws "
@@ -137,7 +144,11 @@ def instances_of(results: ResultFile, rows: Sequence[Row], env: PlanningEnv) -> 
     if "distribution" not in source:  # a user's pairs: their number is their seed
         return [Instance(np.array(row.start, np.float32), np.array(row.goal, np.float32), row.instance) for row in rows]
     count = max((row.instance for row in rows), default=0) + 1
-    drawn = draw_instances(env, count, results.config["seed"], source["distribution"])
+    seed = results.config["seed"]
+    if protocol is None:
+        drawn = draw_instances(env, count, seed, source["distribution"])
+    else:
+        drawn = protocol.instances(env, count, seed)
     for row in rows:
         if not np.array_equal(drawn[row.instance].start, np.array(row.start, np.float32)):
             raise VhdError(
@@ -158,25 +169,26 @@ def run_again(
     """Plan and execute each failed instance again and classify it; in the order in which they end."""
     rows, config = failed_rows(results), results.config
     by_number = {row.instance: row for row in rows}
+    rule, theirs = ExecutionRule(**config["rule"]), facts.environment.protocols.get(config["protocol"])
     executor = Executor(
         planner,
         controller,
         simulators,
-        ExecutionRule(**config["rule"]),
+        rule,
         seed=config["seed"],
         horizon=config["horizon"],
+        hit=None if theirs is None else theirs.hit,
     )
-    for outcome in executor.run(instances_of(results, rows, env), list(by_number)):
-        yield evaluate_failure(outcome, by_number[outcome.number], facts, predicted=_predicted(config))
+    predicted = config["horizon"] is None and FOREIGN not in config  # else T_max clipped nothing
+    for outcome in executor.run(instances_of(results, rows, env, theirs), list(by_number)):
+        yield evaluate_failure(outcome, by_number[outcome.number], facts, predicted, rule.budget)
 
 
-def _predicted(config: Mapping[str, Any]) -> bool:
-    """Whether the Length Predictor set the lengths of plans: not under a fixed horizon, nor of foreign planners."""
-    return config["horizon"] is None and FOREIGN not in config
+def evaluate_failure(outcome: Outcome, row: Row, facts: Facts, predicted: bool, budget: int | None = None) -> Failure:
+    """Measure and classify one execution of at most `budget` steps.
 
-
-def evaluate_failure(outcome: Outcome, row: Row, facts: Facts, predicted: bool) -> Failure:
-    """Measure and classify one execution. `predicted`: lengths were predicted, so T_max may have clipped them."""
+    `predicted`: lengths were predicted, so T_max may have clipped them.
+    """
     spec, rollout = facts.spec, outcome.rollout
     begun, plan = rollout.plans[-1]
     needed, in_walls, gap = needed_length(plan, facts, begun == 0), share_in_walls(plan, facts), end_gap(plan, facts)
@@ -189,8 +201,11 @@ def evaluate_failure(outcome: Outcome, row: Row, facts: Facts, predicted: bool) 
         kind = "plan"
     elif gap > spec.epsilon:
         kind = "endpoint"
+    elif fell:
+        kind = "fall"
     else:
-        kind = "fall" if fell else "tracking"
+        ended = budget is not None and rollout.steps >= budget and rollout.steps - begun < plan.length
+        kind = "time" if ended and is_moving(rollout, facts) else "tracking"
     return Failure(
         seed=row.seed,
         kind=kind,
@@ -204,6 +219,13 @@ def evaluate_failure(outcome: Outcome, row: Row, facts: Facts, predicted: bool) 
         same_plan=[item.length for _, item in rollout.plans] == row.plan_lengths,
         kept=kept_rollout(spec, outcome),
     )
+
+
+def is_moving(rollout: Rollout, facts: Facts) -> bool:
+    """Whether the robot moved in the last `LATELY` steps, at `WALKING` of the maximum speed or more."""
+    places = facts.spec.goal_of(facts.spec.planning_state(rollout.observations[-LATELY - 1 :]))
+    moved = float(np.linalg.norm(places[-1] - places[0]))
+    return moved >= WALKING * facts.fastest * (len(places) - 1)
 
 
 def needed_length(plan: Plan, facts: Facts, resting: bool) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +51,8 @@ class BenchConfig:
     """Tracking error (normalised, infinity norm) above which `rp` replans."""
     check_every: int = CHECK_EVERY
     """Control steps between two checks of the tracking error."""
+    warm_start: bool = False
+    """Whether replanning draws only the pieces ahead anew and keeps the rest of a composed plan."""
     keep: int = 10
     """Number of rollouts per seed to save in full, for figures and videos."""
     workers: int = 0
@@ -110,7 +112,7 @@ def make_setting(protocol: str, config: BenchConfig, env: PlanningEnv, seed: int
     environment = config.environment
     if protocol in PAPER:
         rule = paper_rule(protocol, environment.step_budget, config.threshold, config.check_every)
-        return Setting(paper_instances(config, env, seed), rule)
+        return Setting(paper_instances(config, env, seed), replace(rule, warm_start=config.warm_start))
     if protocol not in environment.protocols:
         raise UnknownNameError(f"protocol of {environment.name}", protocol, [*PAPER, *environment.protocols])
     if distribution(config) != "reset":
@@ -120,7 +122,7 @@ def make_setting(protocol: str, config: BenchConfig, env: PlanningEnv, seed: int
     theirs = environment.protocols[protocol]
     return Setting(
         instances=theirs.instances(env, config.size, seed),
-        rule=theirs.rule(config.threshold, config.check_every),
+        rule=replace(theirs.rule(config.threshold, config.check_every), warm_start=config.warm_start),
         hit=theirs.hit,
         score=theirs.score,
         tasks=theirs.tasks,

@@ -107,6 +107,8 @@ class Bench:
     """rp: normalised tracking error above which to replan (default: the benchmark's)."""
     check_every: int | None = None
     """rp: control steps between two checks of the tracking error (default: the benchmark's)."""
+    warm_start: bool = False
+    """When replanning, draw only the pieces ahead anew and keep the rest of a composed plan."""
     weights: Source = "auto"
     """Models to use: trained (by you), shipped, auto (trained if available), or a folder of weights."""
     out: Path = Path("results")
@@ -142,6 +144,7 @@ class Bench:
             seeds=self.seeds,
             distribution=self.distribution,
             instances=self.instances,
+            warm_start=self.warm_start,
             keep=self.keep,
             workers=self.workers,
         )

@@ -34,10 +34,11 @@ class Failures:
     """Repeat the failed instances of a benchmark; count and draw the kinds of failure.
 
     Kinds: horizon (too few steps), plan (through a wall), endpoint (does not end at the goal), fall (the robot
-    fell), tracking (a good plan that was not followed). Examples:
+    fell), time (the step budget ended first), tracking (a good plan that was not followed). Examples:
 
         vhd failures maze2d-large --out out/failures
         vhd failures maze2d-large --protocol rp --json
+        vhd failures antmaze-giant-stitch --protocol ogbench
         vhd failures maze2d-umaze --planner my_planner.py:MyPlanner
     """
 
@@ -49,7 +50,7 @@ class Failures:
     """Method to analyse."""
     planner: str | None = None
     """Planner of anybody's to analyse instead, as file.py:name or package.module:name."""
-    protocol: Literal["ss", "rp"] = "ss"
+    protocol: Literal["ss", "rp", "ogbench"] = "ss"
     """Protocol under which they failed."""
     distribution: Literal["reset", "uniform", "pairs"] = "reset"
     """How the instances were drawn; pairs: your own (`vhd bench --instances`)."""

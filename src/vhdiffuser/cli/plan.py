@@ -136,7 +136,8 @@ class PlanCommand:
             print_json({**_json(plan, rollouts, spec), **({} if known is None else {"horizon": asdict(known)})})
             return
         written = "" if self.out is None else f", wrote {self.out}"
-        out.print(f"{spec.name}: a plan of {plan.length} states ({plan.length - 1} control steps){written}")
+        again = f", {plan.redrawn} pieces drawn again" if plan.redrawn else ""
+        out.print(f"{spec.name}: a plan of {plan.length} states ({plan.length - 1} control steps){again}{written}")
         if known is not None and known.probability is not None and known.interval is not None:
             low, high = known.interval
             out.print(

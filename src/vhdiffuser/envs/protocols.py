@@ -53,6 +53,8 @@ class ExecutionRule:
     """Whether a plan's last state is held after its end, until the budget (D4RL's fixed-length episodes)."""
     every: int | None = None
     """Replan after this many control steps of a plan, regardless of deviation; None: never."""
+    warm_start: bool = False
+    """Whether replanning draws only the pieces ahead anew and keeps the rest of a composed plan."""
 
     def __post_init__(self) -> None:
         if self.threshold is not None and not (isinstance(self.threshold, int | float) and self.threshold > 0):
@@ -82,8 +84,9 @@ class ExecutionRule:
         return "waiting" if deviates or due or index >= length else "following"
 
     def to_json(self) -> dict[str, Any]:
-        """As recorded in results. `every` is omitted if unused, since older results do not have it."""
-        return {key: value for key, value in asdict(self).items() if key != "every" or value is not None}
+        """As recorded in results. `every` and `warm_start` are omitted if unused: older results do not have them."""
+        values, unused = asdict(self), {"every": None, "warm_start": False}
+        return {key: value for key, value in values.items() if key not in unused or value != unused[key]}
 
 
 @dataclass(frozen=True)
@@ -119,15 +122,19 @@ def single_shot() -> ExecutionRule:
 
 
 def replan_on_deviation(
-    budget: int | None = None, threshold: float = THRESHOLD, check_every: int = CHECK_EVERY
+    budget: int | None = None,
+    threshold: float = THRESHOLD,
+    check_every: int = CHECK_EVERY,
+    *,
+    warm_start: bool = False,
 ) -> ExecutionRule:
     """Replan on deviation, or when a plan ends short of the goal; until the first hit or the budget."""
-    return ExecutionRule(threshold=threshold, check_every=check_every, budget=budget)
+    return ExecutionRule(threshold=threshold, check_every=check_every, budget=budget, warm_start=warm_start)
 
 
-def replan_every(steps: int, budget: int | None = None) -> ExecutionRule:
+def replan_every(steps: int, budget: int | None = None, *, warm_start: bool = False) -> ExecutionRule:
     """Replan every `steps` control steps, or when a plan ends; until the first hit or the budget."""
-    return ExecutionRule(every=steps, budget=budget)
+    return ExecutionRule(every=steps, budget=budget, warm_start=warm_start)
 
 
 def paper_rule(

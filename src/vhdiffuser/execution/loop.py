@@ -7,7 +7,7 @@ independent: a plan's seed depends only on (seed, episode, replan), whatever els
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -48,6 +48,10 @@ class BatchPlanner(Protocol):
     ) -> list[Plan]:
         """B plans of the given lengths, in order; the same seed gives the same plan in any batch."""
         ...
+
+
+_Make = Callable[[Sequence["Episode"], FloatArray, FloatArray, IntArray], list[Plan]]
+"""(episodes, states (B, d), goals (B, goal_dim), seeds (B,)) -> B plans."""
 
 
 def require_planner(planner: object) -> None:
@@ -172,23 +176,47 @@ class ControlLoop:
 
     def plan(self, episodes: Sequence[Episode]) -> None:
         """Make a new plan for each, from its current state to its goal, with a new horizon."""
+        warm = self.rule.warm_start and self.horizon is None
+        again = [item for item in episodes if warm and item.plans]
+        anew = [item for item in episodes if not (warm and item.plans)]
+        for some, make in ((anew, self._planned), (again, self._replanned)):
+            if some:
+                self._plan(some, make)
+        # An episode may start inside its goal region: t_hit = 0, no step is made.
+        self._evaluate(Group(episodes))
+
+    def _plan(self, episodes: Sequence[Episode], make: _Make) -> None:
         begun = time.perf_counter()
         states = self.planner.spec.planning_state(np.stack([item.observations[-1] for item in episodes]))
         goals = np.stack([item.goal for item in episodes])
-        predicted = self.planner.predict_lengths(states, goals) if self.horizon is None else None
-        lengths = predicted if self.horizon is None else np.full(len(episodes), self.horizon)
         seeds = np.array([plan_seed(self.seed, item.number, len(item.plans)) for item in episodes], np.int64)
-        plans = self.planner.plan_batch(states, goals, lengths, seeds=seeds)
+        plans = make(episodes, states, goals, seeds)
         share = (time.perf_counter() - begun) / len(episodes)
-        for number, (item, plan) in enumerate(zip(episodes, plans, strict=True)):
-            if predicted is not None and not item.plans:
-                item.predicted = int(predicted[number])
+        for item, plan in zip(episodes, plans, strict=True):
             item.plans.append((item.steps, plan))
             item.index = 0
             item.phase = "following"
             item.planning += share
-        # An episode may start inside its goal region: t_hit = 0, no step is made.
-        self._evaluate(Group(episodes))
+
+    def _planned(
+        self, episodes: Sequence[Episode], states: FloatArray, goals: FloatArray, seeds: IntArray
+    ) -> list[Plan]:
+        if self.horizon is not None:
+            lengths = np.full(len(episodes), self.horizon)
+        elif (lengths := self.planner.predict_lengths(states, goals)) is not None:
+            for item, length in zip(episodes, lengths.tolist(), strict=True):
+                if not item.plans:
+                    item.predicted = length
+        return self.planner.plan_batch(states, goals, lengths, seeds=seeds)
+
+    def _replanned(
+        self, episodes: Sequence[Episode], states: FloatArray, goals: FloatArray, seeds: IntArray
+    ) -> list[Plan]:
+        """What is left of their plans, the pieces ahead drawn anew."""
+        replan_batch = getattr(self.planner, "replan_batch", None)
+        if replan_batch is None:
+            raise VhdError(f"a warm start needs a planner with `replan_batch`; {type(self.planner).__name__} has none.")
+        return replan_batch([item.plan for item in episodes], states, goals, seeds=seeds)
 
     def act(self, group: Group) -> FloatArray:
         """(B, m) the action of each at its current plan index."""

@@ -22,6 +22,7 @@ import numpy as np
 from vhdiffuser.arguments import as_amount, as_whole, from_fields
 from vhdiffuser.errors import DataError, VhdError
 from vhdiffuser.length.config import MOST_LANDMARKS, RelayGraphConfig
+from vhdiffuser.length.hops import CANDIDATES, centred, cover, observed_hops, steps_to_move
 from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.types import BoolArray, EnvSpec, FloatArray, IntArray
 from vhdiffuser.weights.format import ModelHeader, Tensors, load_model, save_model
@@ -33,16 +34,12 @@ if TYPE_CHECKING:
 _TENSORS = ("places", "starts", "stops", "hops", "sparsity")
 _FEW = 64
 """Points up to which all landmarks are compared; more are looked up in a tree, which takes a moment to import."""
-_LAGS = 6
-"""Number of hop lengths tried, between m and 2m steps."""
-_CANDIDATES = 20_000
-"""States from which landmarks are chosen and speed is measured."""
 _CENTRINGS = 4
 """Times that places of a route are moved towards the middle of the data around them."""
-_ALONG = 9
-"""Points of a hop that must lie outside a forbidden region."""
 _CROWD = 100_000
 """States used to centre landmarks and measure density."""
+_ALONG = 9
+"""Points of a hop that must lie outside a forbidden region."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +106,7 @@ class RouteGraph:
         If regions are too coarse (too many goal dimensions, too little data) there are no hops: better no route than a
         wrong one.
         """
-        places, radius = cover(points[:: max(1, len(points) // _CANDIDATES)], config.landmarks)
+        places, radius = cover(points[:: max(1, len(points) // CANDIDATES)], config.landmarks)
         crowd = points[:: max(1, len(points) // _CROWD)]
         if radius > 0:
             places, radius = centred(places, crowd)
@@ -306,80 +303,8 @@ def _check_arrays(
         raise DataError("a hop does not lead from landmark to landmark in a number of steps")
 
 
-def cover(points: FloatArray, count: int) -> tuple[FloatArray, float]:
-    """Farthest-point sampling: at most `count` of the (n, goal_dim) points, and their covering radius."""
-    chosen = [0]
-    distance = np.abs(points - points[0]).max(axis=1)
-    while len(chosen) < min(count, len(points)) and distance.max() > 0:
-        chosen.append(int(distance.argmax()))
-        distance = np.minimum(distance, np.abs(points - points[chosen[-1]]).max(axis=1))
-    return points[chosen], float(distance.max())
-
-
-def centred(places: FloatArray, crowd: FloatArray) -> tuple[FloatArray, float]:
-    """Landmarks (M, goal_dim) moved to the mean of the states (n, goal_dim) nearest to them; and their covering radius.
-
-    Farthest points lie at the edge of the data, along walls; means lie inside. A landmark without states stays.
-    """
-    from scipy.spatial import cKDTree
-
-    M = len(places)
-    region = cKDTree(places).query(crowd, p=np.inf)[1]
-    count = np.bincount(region, minlength=M)
-    sums = np.stack([np.bincount(region, weights=column, minlength=M) for column in crowd.T], axis=1)
-    means = np.where(count[:, None] > 0, sums / np.maximum(count, 1)[:, None], places)
-    distance = cKDTree(means).query(crowd, p=np.inf)[0]
-    return means, float(np.quantile(distance, 0.999))
-
-
 def evenly(path: FloatArray, count: int) -> FloatArray:
     """(count, goal_dim) points evenly along a path (n, goal_dim)."""
     travelled = np.cumsum(np.linalg.norm(np.diff(path, axis=0, prepend=path[:1]), axis=1))
     distances = np.linspace(0.0, travelled[-1], count)
     return np.stack([np.interp(distances, travelled, column) for column in path.T], axis=1)
-
-
-def steps_to_move(points: FloatArray, last: IntArray, distance: float, T_max: int) -> int | None:
-    """Steps in which a travelling state moves `distance`; none if that is more than an eighth of T_max.
-
-    Of all states, the half that gets furthest within an eighth of T_max travels: the others may stand about.
-    """
-    start = np.arange(0, len(points), max(1, len(points) // _CANDIDATES))
-    longest = max(T_max // 8, 1)
-    reached = np.minimum(start + longest, last[start])
-    total = np.abs(points[reached] - points[start]).max(axis=1)
-    start = start[total >= np.median(total)]
-    for lag in range(1, longest + 1):
-        kept = start[start + lag <= last[start]]
-        if len(kept) and np.median(np.abs(points[kept + lag] - points[kept]).max(axis=1)) >= distance:
-            return lag
-    return None
-
-
-def observed_hops(
-    points: FloatArray, last: IntArray, tree: cKDTree, radius: float, m: int, config: RelayGraphConfig
-) -> FloatArray:
-    """(M, M) steps from landmark to landmark: a low quantile of the observed moves of m to 2m steps.
-
-    0 where there is no hop, as scipy's graphs require.
-    """
-    M = tree.n
-    lags = np.unique(np.linspace(m, 2 * m, _LAGS).round().astype(int))
-    neighbours = min(config.neighbours, M) if radius > 0 else 1
-    moves = max(config.moves // (len(lags) * neighbours), 1)  # of each lag
-    counts = np.empty((len(lags), M * M), np.int32)
-    for row, lag in zip(counts, lags, strict=True):
-        t = np.flatnonzero(np.arange(len(points)) + lag <= last)
-        t = t[:: max(1, len(t) // moves)]
-        start = tree.query(points[t], k=[*range(1, neighbours + 1)], p=np.inf)[1]  # (n, neighbours)
-        shifted = tree.data[start] + (points[t + lag] - points[t])[:, None]  # (n, neighbours, goal_dim)
-        # Just over the radius: a limit of 0 would find nothing in a grid world.
-        distance, stop = tree.query(shifted, p=np.inf, distance_upper_bound=radius + 1e-6)
-        known = np.isfinite(distance)
-        row[:] = np.bincount(start[known] * M + stop[known], minlength=M * M)
-    np.cumsum(counts, axis=0, out=counts)
-    total = counts[-1]
-    first = (counts >= np.maximum(config.quantile * total, 1)).argmax(axis=0)
-    hops = np.where(total >= config.least, lags[first], 0).reshape(M, M)
-    np.fill_diagonal(hops, 0)
-    return hops

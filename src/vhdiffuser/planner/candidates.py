@@ -62,7 +62,15 @@ def plan_cost(plan: Plan, spec: EnvSpec, cost: Cost) -> float:
 
 
 def largest_excess(plans: Sequence[Plan], spec: EnvSpec, predictor: StepsPredictor) -> FloatArray:
-    """(len(plans),) largest violation of predicted distances: steps by which a part of a plan is too short.
+    """(len(plans),) largest violation of predicted distances: steps by which a part of a plan is too short."""
+    return np.array([excess.max() for _, excess in distance_excess(plans, spec, predictor)])
+
+
+def distance_excess(
+    plans: Sequence[Plan], spec: EnvSpec, predictor: StepsPredictor
+) -> list[tuple[IntArray, FloatArray]]:
+    """For each plan the first indices (n,) of its parts of T_max / 10 steps, and the steps (n,) by which each is
+    shorter than predicted.
 
     A plan through a wall connects two points in fewer steps than any path between them takes.
     """
@@ -75,8 +83,7 @@ def largest_excess(plans: Sequence[Plan], spec: EnvSpec, predictor: StepsPredict
         warnings.simplefilter("ignore", OutsideDataWarning)  # a bad plan may leave the data
         needed = np.asarray(predictor.predict_steps(starts, goals))
     excess = needed - np.concatenate([end - begin for begin, end in zip(begins, ends, strict=True)])
-    firsts = np.cumsum([0, *(len(begin) for begin in begins[:-1])])
-    return np.maximum.reduceat(excess, firsts)
+    return list(zip(begins, np.split(excess, np.cumsum([len(begin) for begin in begins])[:-1]), strict=True))
 
 
 def largest_turn(plan: Plan, spec: EnvSpec, normalizer: Normalizer) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,6 +39,12 @@ class ForwardingPlanner:
     ) -> list[Plan]:
         """B plans, in order."""
         return self.planner.plan_batch(starts, goals, lengths, seeds=seeds)
+
+    def replan_batch(
+        self, plans: Sequence[Plan], starts: FloatArray, goals: FloatArray, *, seeds: IntArray
+    ) -> list[Plan]:
+        """B plans, in order, that keep what is left of older ones."""
+        return self.planner.replan_batch(plans, starts, goals, seeds=seeds)
 
 
 @dataclass(frozen=True)

@@ -26,9 +26,10 @@ from vhdiffuser.length.route import Route, RouteGraph
 from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.planner import calibrated
 from vhdiffuser.planner.calibrated import FILE, Arrive, Horizon
-from vhdiffuser.planner.candidates import StepsPredictor, best_candidates, candidate_seeds
+from vhdiffuser.planner.candidates import StepsPredictor
 from vhdiffuser.planner.denoising import Denoiser
 from vhdiffuser.planner.onnx import load_parts
+from vhdiffuser.planner.parts import Requests, draw_candidates, replanned
 from vhdiffuser.planner.pretrained import find_pretrained, headers_of, predictor_models, push_folder, save_folder
 from vhdiffuser.planner.requests import (
     LONGEST,
@@ -269,7 +270,7 @@ class Planner:
         allowed = self.lengths if router is None else (self.lengths[0], max(self.lengths[1], LONGEST))
         lengths = checked_lengths(lengths, len(origins), allowed, self.config.horizon)  # (B,)
         seeds = checked_seeds(seeds, len(origins))  # (B,)
-        denoiser = self._denoiser(None if router is None else self.options.tube * router.graph.radius)
+        denoiser = self._denoiser()
         routes: list[Route | None] = [None] * len(origins)
         if router is not None:
             long = lengths > self.options.piece
@@ -279,16 +280,29 @@ class Planner:
         n = self.options.candidates
         if n == 1 or not len(origins):
             return denoiser.draw(origins, targets, lengths, seeds, keep_denoising, cost, routes)
-        plans = denoiser.draw(
-            np.repeat(origins, n, axis=0),
-            np.repeat(targets, n, axis=0),
-            np.repeat(lengths, n),
-            candidate_seeds(seeds, n).ravel(),
-            keep_denoising,
-            cost,
-            [route for route in routes for _ in range(n)],
-        )
-        return best_candidates(plans, n, self.spec, self.normalizer, self.length_predictor, cost)
+        asked = Requests(origins, targets, lengths, seeds, routes, keep_denoising)
+        return draw_candidates(denoiser, asked, n, self.length_predictor, self._routes, cost)
+
+    def replan_batch(
+        self,
+        plans: Sequence[Plan],
+        starts: npt.ArrayLike,
+        goals: npt.ArrayLike,
+        *,
+        seeds: Sequence[int] | IntArray | int = 0,
+    ) -> list[Plan]:
+        """New plans from (B, d) starts, which keep what is left of composed plans beyond the pieces ahead.
+
+        The pieces ahead are drawn anew along the plan, with a predicted length, and turn into the rest of it. A robot
+        that has left the way of its plan, a plan with little left, one that was drawn whole, or one to another goal
+        gets a plan of its own, as by `plan_batch`.
+        """
+        origins = checked_starts(self.spec, starts)  # (B, d)
+        places = self.spec.goal_of(checked_goals(self.spec, goals, "goal", len(origins)))  # (B, goal_dim)
+        seeds = checked_seeds(seeds, len(origins))
+        if self._routes is None:
+            return self.plan_batch(origins, goals, seeds=seeds)
+        return replanned(self, self._denoiser(), plans, origins, places, seeds)
 
     @property
     def _routes(self) -> RouteGraph | None:
@@ -297,8 +311,10 @@ class Planner:
             return None
         return getattr(self.length_predictor, "routes", None)
 
-    def _denoiser(self, tube: float | None) -> Denoiser:
+    def _denoiser(self) -> Denoiser:
         """Made once for the planner's present parts; it keeps what it has computed from them."""
+        graph = self._routes
+        tube = None if graph is None else self.options.tube * graph.radius
         parts = (self.network, self.schedule, self.config, self.spec, self.normalizer, self.options)
         kept = self._kept
         if (

@@ -25,6 +25,8 @@ from vhdiffuser.weights.format import (
 )
 from vhdiffuser.weights.places import Source, file_name, find_model, run_folder, run_name, trained_models
 
+_SHARED = ("state_names", "goal_dims", "velocity_dims", "control_dt")
+"""What environments must have in common to use one planner."""
 LIMIT = 10_000_000
 """Maximum total bytes of the models of one environment."""
 
@@ -101,17 +103,18 @@ def archive(environment: str, names: Sequence[str], out: Path) -> dict[str, Path
 
 
 def adopt(environment: Environment, other: str, kinds: Sequence[str], source: Source = "auto") -> dict[str, Path]:
-    """Give an environment the models of another one whose robot is the same; they become its runs.
+    """Give an environment the models of another one; they become its runs.
 
-    An inverse dynamics model never sees absolute places, nor does a planner with a `frame`. The environment's Length
-    Predictor must be trained: its data's limits are those in which the benchmark measures distances.
+    An inverse dynamics model never sees absolute places, nor does a planner with a `frame`. The former needs the same
+    robot; the latter only the same planning state, at the same control rate. The environment's Length Predictor must be
+    trained: its data's limits are those in which the benchmark measures distances.
     """
     written = {}
     for kind in kinds:
         path = find_model(other, kind, source)
         tensors, header = load_model(path, kind)
         spec = EnvSpec.from_json(header.spec)
-        for name in ("observation_dim", "action_dim", "state_names", "goal_dims", "velocity_dims", "control_dt"):
+        for name in _SHARED if kind == "planner" else (*_SHARED, "observation_dim", "action_dim"):
             if getattr(spec, name) != getattr(environment.spec, name):
                 raise DataError(
                     f"{environment.name} cannot use the {kind} of {other}: its `{name}` is "

@@ -34,6 +34,8 @@ class Plan:
     """The environment it was made for, if known: names, units and time step."""
     route: FloatArray | None = None
     """(n, goal_dim) places of the route of a plan composed of pieces."""
+    redrawn: int = 0
+    """Pieces that were drawn again because no path explained them (`PlanningOptions.candidates`)."""
 
     def __post_init__(self) -> None:
         for name in ("states", "goal"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 from vhdiffuser.data.build import Builder, ChunksMaker
 from vhdiffuser.envs.base import PlanningEnv
@@ -27,6 +28,16 @@ TOGETHER = 50
 T_MAX = 128
 """Longest plan, in states: a piece of a long route. The four cells of a `stitch` episode, which has 201 states, take
 the point about 100 steps (docs/ogbench.md)."""
+
+PIECES: dict[str, dict[str, Any]] = {
+    "planner": {"directness": 2.0, "frame": 20.0, "dim": 16},
+    "planner_loop": {"updates": 3000},
+    "planning": {"smoothing": 4.0, "gamma": 1.3, "piece": 64, "tube": 0.25},
+    "length": {"relay_graph": {"sparse_cost": 1.0, "centring": 2.4}},
+    "length_loop": {"updates": 2500},
+}
+"""As for the ant, whose planner the point can use: pieces that know no absolute place, along routes in the middle of
+the corridors, a third of which its body fills. Half of a `stitch` episode is spent at its goal, so crops are direct."""
 
 
 def _simulator(spec: EnvSpec, maze: MazeName) -> PlanningEnv:
@@ -69,18 +80,7 @@ def _environment(maze: MazeName, kind: Kind) -> Environment:
         official=official_files(name),
         builder=Builder(partial(_chunks_maker, recipe), chunk=CHUNK, transitions=recipe.transitions, together=TOGETHER),
         simulators=1000,
-        # Half of a `stitch` episode is spent at its goal, which plans should not imitate.
-        # The point's body fills a third of a corridor, so routes keep to the middle of the data, and plans to their
-        # routes.
-        recipes={
-            "default": {
-                "planner": {"directness": 2.0, "dim": 16},
-                "planner_loop": {"updates": 3000},
-                "planning": {"gamma": 1.4, "smoothing": 1.0, "piece": 64, "tube": 0.7},
-                "length": {"relay_graph": {"sparse_cost": 4.0}},
-                "length_loop": {"updates": 2500},
-            }
-        },
+        recipes={"default": PIECES},
     )
 
 
