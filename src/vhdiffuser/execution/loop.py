@@ -53,8 +53,8 @@ def require_planner(planner: object) -> None:
     """Raise `VhdError` for what is not a planner that knows its environment."""
     if not callable(getattr(planner, "plan_batch", None)) or not isinstance(getattr(planner, "spec", None), EnvSpec):
         raise VhdError(
-            f"a planner is needed, got {shown(planner)}. Make one with vhdiffuser.load_planner(name), or one of your own "
-            "with vhdiffuser.foreign_planner(planner, environment)."
+            f"a planner is needed, got {shown(planner)}. Make one with vhdiffuser.load_planner(name), or from one of "
+            "your own with vhdiffuser.foreign_planner(planner, environment)."
         )
 
 
