@@ -19,6 +19,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,7 +30,7 @@ from vhdiffuser import LengthPredictor, Planner, evaluate
 from vhdiffuser.cli import run as vhd
 from vhdiffuser.data.crops import Crops
 from vhdiffuser.data.store import Dataset
-from vhdiffuser.diffusion.import_diffuser import import_checkpoint
+from vhdiffuser.diffusion.import_diffuser import import_checkpoint, unet_state
 from vhdiffuser.diffusion.process import Process, clamp, denoising_loss
 from vhdiffuser.diffusion.sampler import clamp_mask
 from vhdiffuser.diffusion.schedule import cosine_betas
@@ -47,7 +48,15 @@ PAIRS = 20
 """Start-goal pairs to execute."""
 
 
-def train_checkpoint(path: Path, data: Dataset, updates: int) -> None:
+def train_checkpoint(
+    path: Path,
+    data: Dataset,
+    updates: int,
+    horizon: int = HORIZON,
+    steps: int = STEPS,
+    rate: float = 2e-4,
+    seconds: float = float("inf"),
+) -> None:
     """Train a U-Net under the original's names; save {step, model, ema}, the U-Net under `model.` beside buffers.
 
     As there: knots are (action, state), the loss is that of the clean trajectory, both end states are clamped.
@@ -55,16 +64,23 @@ def train_checkpoint(path: Path, data: Dataset, updates: int) -> None:
     torch.manual_seed(0)
     unet, ema = (TemporalUnet(ACTION + STATE, dim=DIM, dim_mults=(1, 4, 8)) for _ in range(2))
     ema.load_state_dict(unet.state_dict())
+    done = 0
+    if path.exists():  # go on from it
+        saved = torch.load(path, weights_only=True)
+        done = saved["step"]
+        unet.load_state_dict(unet_state(path, saved["model"]))
+        ema.load_state_dict(unet_state(path, saved["ema"]))
     states = data.normalizer().normalize(data.episodes.observations)
     knots = np.concatenate([data.episodes.actions, states], axis=1)  # (N, ACTION + STATE)
     crops = Crops(knots, data.episodes.ends)
-    process, adam = Process(STEPS, "sample"), torch.optim.Adam(unet.parameters(), lr=2e-4)
+    process, adam = Process(steps, "sample"), torch.optim.Adam(unet.parameters(), lr=rate)
     clamped = list(range(ACTION, ACTION + STATE))
-    mask = torch.from_numpy(clamp_mask(np.array([HORIZON - 1]), HORIZON, ACTION + STATE, (clamped, clamped)))
-    generator = torch.Generator().manual_seed(0)
-    for update in range(updates):
-        tau0 = crops.draw(HORIZON, 1, 32, generator)
-        i = torch.randint(STEPS, (32,), generator=generator)
+    mask = torch.from_numpy(clamp_mask(np.array([horizon - 1]), horizon, ACTION + STATE, (clamped, clamped)))
+    generator = torch.Generator().manual_seed(done)
+    begun = time.monotonic()
+    for update in range(done, updates):
+        tau0 = crops.draw(horizon, 1, 32, generator)
+        i = torch.randint(steps, (32,), generator=generator)
         noise = torch.randn(tau0.shape, generator=generator)
         loss = denoising_loss(unet(clamp(process.noised(tau0, i, noise), tau0, mask), i), tau0, mask)
         adam.zero_grad()
@@ -72,9 +88,11 @@ def train_checkpoint(path: Path, data: Dataset, updates: int) -> None:
         adam.step()
         for slow, fast in zip(ema.parameters(), unet.parameters(), strict=True):
             slow.data.lerp_(fast.data, 1 - 0.995 if update > 100 else 1.0)
-    buffers = {"betas": torch.from_numpy(cosine_betas(STEPS)), "loss_fn.weights": torch.ones(HORIZON, ACTION + STATE)}
+        if time.monotonic() - begun > seconds:
+            break
+    buffers = {"betas": torch.from_numpy(cosine_betas(steps)), "loss_fn.weights": torch.ones(horizon, ACTION + STATE)}
     saved = [{f"model.{name}": value for name, value in net.state_dict().items()} | buffers for net in (unet, ema)]
-    torch.save({"step": updates, "model": saved[0], "ema": saved[1]}, path)
+    torch.save({"step": update + 1, "model": saved[0], "ema": saved[1]}, path)
 
 
 def main() -> None:

@@ -36,7 +36,11 @@ PAGES = [
     ROOT / "examples/README.md",
     *(page for page in sorted((ROOT / "docs").rglob("*.md")) if page.name != "report.md"),
 ]
-SOURCES = [*sorted((ROOT / "src/vhdiffuser/cli").glob("*.py")), *sorted((ROOT / "examples").glob("*.py"))]
+SOURCES = [
+    *sorted((ROOT / "src/vhdiffuser/cli").glob("*.py")),
+    *sorted((ROOT / "examples").glob("*.py")),
+    *sorted((ROOT / "examples/planners").glob("*.py")),
+]
 """Their docstrings show commands, too."""
 
 PREFIXES = ("vhd ", "python benchmarks/", "python examples/", "make ")
@@ -186,6 +190,8 @@ def tiny(words: list[str], folder: Path) -> list[str] | None:
     here |= any(":" in word and (folder / word.split(":")[0]).is_file() for word in rest)  # a file of the page's
     if "--ray" in rest and find_spec("ray") is None:
         return None
+    if "--planner" in rest and not any((folder / word.partition(":")[0]).is_file() for word in rest if ":" in word):
+        return None
     match command, rest[:1]:
         case "envs" | "completion" | "--help" | "--version" | "report", _:
             return words[1:]
@@ -199,7 +205,7 @@ def tiny(words: list[str], folder: Path) -> list[str] | None:
             return words[1:]
         case "train", ["planner"] if here:
             return [*without(words[1:], "--updates", "--minutes"), *UNET, *LOOP]
-        case "train", ["length"] if here:
+        case "train", ["length" | "dynamics"] if here:
             return [*without(words[1:], "--updates", "--minutes"), *LOOP]
         case "plan", _ if here:
             return [*words[1:], *([] if "--steps" in rest else ["--steps", "2"])]
@@ -227,10 +233,11 @@ def without(words: list[str], *options: str) -> list[str]:
     return [word for index, word in enumerate(words) if index not in dropped]
 
 
-def runs_here(code: str) -> bool:
-    """Whether a Python block is whole, and needs no server and no weights that do not ship."""
-    needed = re.findall(r'load_planner\("([\w-]+)"', code)
-    return code.startswith(("import", "from")) and "http" not in code and set(needed) <= set(shipped_environments())
+def runs_here(code: str, folder: Path) -> bool:
+    """Whether a Python block is whole, and needs no server and no weights but shipped ones and the page's own."""
+    needed = set(re.findall(r'load_planner\("([\w-]+)"', code)) - set(shipped_environments())
+    trained = all((folder / "home/runs" / name).is_dir() for name in needed)
+    return code.startswith(("import", "from")) and "http" not in code and trained
 
 
 @pytest.fixture(scope="module")
@@ -316,7 +323,7 @@ def test_quick_commands_of_a_page_run(path, prepared, tmp_path, monkeypatch, cap
         if step.kind == "python":
             if file := re.match(r"# (\w+\.py)\n", step.text):  # the page shows a file
                 (folder / file[1]).write_text(step.text, encoding="utf-8")
-            elif runs_here(step.text):
+            elif runs_here(step.text, folder):
                 exec(compile(step.text, str(step), "exec"), {"__name__": "page"})
             continue
         (words, *_) = variants(step.text)

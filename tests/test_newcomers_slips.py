@@ -148,7 +148,7 @@ def test_plans_and_rollouts_of_ones_own() -> None:
     for states in ("a", [[1, 2]], [1, 2]):
         with pytest.raises(VhdError, match="plan"):
             vhdiffuser.Plan(states, [3, 4])  # type: ignore[arg-type]
-    with pytest.raises(VhdError, match="one less is needed"):
+    with pytest.raises(VhdError, match="one action fewer is needed"):
         vhdiffuser.Rollout(np.zeros((2, 2)), np.zeros((2, 2)), True, ())
 
 

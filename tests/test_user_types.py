@@ -130,3 +130,33 @@ def test_public_names_have_precise_types(tmp_path: Path, cache: Path) -> None:
     code = "import vhdiffuser\n" + "".join(f"\nvhdiffuser.{call}" for call in calls) + "\n"
     wrong = check_types(tmp_path / "wrong.py", code, cache)
     assert wrong.count("error") == len(calls), "every wrong call is found"
+
+
+PLANNER = """
+import numpy as np
+import numpy.typing as npt
+
+import vhdiffuser
+
+Floats = npt.NDArray[np.floating]
+
+
+def straight(start: Floats, goal: Floats) -> Floats:
+    return np.linspace(start, np.concatenate([goal, [0, 0]]), 100)
+
+
+class Mine:
+    def plan_batch(self, starts: Floats, goals: Floats, seeds: npt.NDArray[np.int64]) -> list[Floats]:
+        return [straight(start, goal) for start, goal in zip(starts, goals)]
+
+
+planner = vhdiffuser.foreign_planner(Mine(), "maze2d-umaze")
+print(vhdiffuser.execute(planner, [1, 1, 0, 0], [3, 1]).success)
+print([summary.success_rate for summary in vhdiffuser.evaluate(straight, "maze2d-umaze", 5)])
+vhdiffuser.foreign_planner("my_planner.py:make", vhdiffuser.get_environment("maze2d-umaze"))
+"""
+
+
+@pytest.mark.slow
+def test_a_planner_of_one_s_own_passes_too(tmp_path: Path, cache: Path) -> None:
+    assert check_types(tmp_path / "planner.py", PLANNER, cache) == ""

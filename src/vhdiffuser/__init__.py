@@ -6,7 +6,8 @@
     agent = vhdiffuser.Agent(planner)  # in a control loop of your own
 
 Importing this package registers Gymnasium ids such as `vhdiffuser/Maze2d-large-v1`; Gymnasium and simulators are
-imported only when they are used. Planning, predicting and driving need no torch; training does (`pip install 'vhdiffuser[train]'`).
+imported only when they are used. Planning, predicting and driving need no torch; training does (`pip install
+'vhdiffuser[train]'`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from vhdiffuser.imports import after_import
 
 if TYPE_CHECKING:
     __version__: str
+    from vhdiffuser.benchmark.calibrate import calibrate
     from vhdiffuser.benchmark.evaluate import evaluate
     from vhdiffuser.benchmark.methods import load_method
     from vhdiffuser.control.base import register_controller
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from vhdiffuser.execution.drive import drive
     from vhdiffuser.execution.execute import execute
     from vhdiffuser.length.predictor import LengthPredictor
+    from vhdiffuser.planner.foreign import foreign_planner
     from vhdiffuser.planner.load import load_planner
     from vhdiffuser.planner.planner import Planner
     from vhdiffuser.recipes.recipe import Recipe, get_recipe
@@ -49,10 +52,12 @@ __all__ = [
     "PlanningOptions",
     "Recipe",
     "Rollout",
+    "calibrate",
     "drive",
     "environments",
     "evaluate",
     "execute",
+    "foreign_planner",
     "get_environment",
     "get_recipe",
     "load_dataset",
@@ -81,10 +86,12 @@ _HOMES = {
     "environments": "vhdiffuser.envs.registry",
     "PlanningOptions": "vhdiffuser.diffusion.options",
     "Recipe": "vhdiffuser.recipes.recipe",
+    "calibrate": "vhdiffuser.benchmark.calibrate",
     "evaluate": "vhdiffuser.benchmark.evaluate",
     "Rollout": "vhdiffuser.trajectories",
     "drive": "vhdiffuser.execution.drive",
     "execute": "vhdiffuser.execution.execute",
+    "foreign_planner": "vhdiffuser.planner.foreign",
     "get_environment": "vhdiffuser.envs.registry",
     "get_recipe": "vhdiffuser.recipes.recipe",
     "load_dataset": "vhdiffuser.envs.datasets",

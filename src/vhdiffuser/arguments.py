@@ -30,7 +30,7 @@ def as_numbers(name: str, values: npt.ArrayLike) -> npt.NDArray[np.float32]:
         raise VhdError(f"{name} must be numbers, in a list or an array; got {shown(values)}.") from None
     magnitude = np.abs(numbers)
     if not magnitude.max(initial=0) <= LARGEST and (np.isfinite(numbers) & (magnitude > LARGEST)).any():
-        raise VhdError(f"{name} must be numbers of at most {LARGEST:g}, got {shown(values)}.")
+        raise VhdError(f"{name} must not exceed {LARGEST:g}, got {shown(values)}.")
     return numbers.astype(np.float32)
 
 

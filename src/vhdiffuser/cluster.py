@@ -153,7 +153,7 @@ class LocalPool:
                 try:
                     self._ended[number] = pipe.recv()
                 except (EOFError, OSError):
-                    self._ended[number] = VhdError("a worker process ended unexpectedly, perhaps for want of memory.")
+                    self._ended[number] = VhdError("a worker process ended unexpectedly, perhaps out of memory.")
                 end_workers([worker])
             self._start()
         return ended

@@ -70,6 +70,10 @@ class ClippedLengthWarning(VhdWarning):
     """A predicted length exceeds T_max: the plan is shorter than the Length Predictor and gamma ask for."""
 
 
+class CalibrationWarning(VhdWarning):
+    """A calibration promises less than was asked for, or was made under other conditions."""
+
+
 class BlockedRouteWarning(VhdWarning):
     """No known route avoids the forbidden region: the plan may enter it."""
 

@@ -133,6 +133,7 @@ def test_auroc_by_hand() -> None:
     assert auroc(np.array([2.0]), np.array([2.0, 1.0])) == 0.75
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["maze2d-umaze", "maze2d-medium", "maze2d-large", "antmaze-medium", "antmaze-giant-stitch"]
 )
@@ -146,6 +147,7 @@ def test_shipped_predictors_know_walls_from_free_space(name: str) -> None:
     assert found["spread_walls"] > found["spread_free"]
 
 
+@pytest.mark.slow
 def test_the_command_prints_both_diagnostics(capsys: pytest.CaptureFixture[str]) -> None:
     from vhdiffuser.cli import run
 
@@ -153,7 +155,7 @@ def test_the_command_prints_both_diagnostics(capsys: pytest.CaptureFixture[str])
         run(
             [
                 "eval-length",
-                "maze2d-medium",
+                "maze2d-umaze",
                 "--diagnostic",
                 diagnostic,
                 "--weights",
@@ -167,5 +169,5 @@ def test_the_command_prints_both_diagnostics(capsys: pytest.CaptureFixture[str])
         if others:
             assert others[0]["quasimetric"]
             assert others[0]["triangle_violations"] == 0 < row["triangle_violations"]
-        assert row["environment"] == "maze2d-medium"
+        assert row["environment"] == "maze2d-umaze"
         assert 0 <= row[key] <= 1

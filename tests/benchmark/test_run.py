@@ -40,7 +40,9 @@ class Source:
 
     def __call__(self, method: str, environment: str) -> PlannerChoice:
         return PlannerChoice(
-            self.planners[method], PlanningOptions(gamma=self.gamma), {"planner": f"digest of {method}"}
+            self.planners[get_method(method).name],
+            PlanningOptions(gamma=self.gamma),
+            {"planner": f"digest of {method}"},
         )
 
     @property

@@ -190,7 +190,10 @@ def test_import_says_its_time_step_and_info_shows_what_planning_takes_the_data_f
     assert run([*moving, "--control-dt", "1"]) == 1
     assert "given as 1 s, but by positions and velocities it is 0.05 s" in capsys.readouterr().err
     assert run(moving) == 0
-    assert "control_dt: 0.05 s, inferred" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "control_dt: 0.05 s, which agrees with positions and velocities" in said
+    assert "planning state s0 s1 s2 s3; goal s0 s1; no action columns" in said
+    assert "next: `vhd train length cart`, then `vhd train planner cart`" in said
     assert run(["data", "info", "cart", "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
     names = ("goal_dims", "velocity_dims", "control_dt", "epsilon", "L_min", "T_max")

@@ -49,6 +49,24 @@ def test_a_log_is_an_environment_that_plans_and_is_evaluated(log: str, capsys: p
     assert capsys.readouterr().out.split("\n")[:2] == ["$ vhd eval-length log", "$ vhd eval-plans log"]
 
 
+def test_a_log_is_calibrated_on_its_held_out_episodes(log: str, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    assert run(["calibrate", log, "--n", "60", "--quiet", "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["made"]["source"] == "held-out episodes"
+    assert Path(answer["written"]).name == "calibration.json"
+    pair = ["--start", "1", "1", "--goal", "2", "2"]
+    lengths = {}
+    for risk in ("0.5", "0.2"):
+        assert run(["plan", log, *pair, "--risk", risk, "--json"]) == 0
+        plan = json.loads(capsys.readouterr().out)
+        lengths[risk] = plan["horizon"]["length"]
+        assert plan["horizon"]["probability"] is not None
+    assert lengths["0.5"] <= lengths["0.2"]
+    assert run(["calibrate", log, "--check", "--quiet"]) == 1
+    assert "only executions can be checked" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("command", ["demo", "bench", "failures"])
 def test_what_needs_a_simulator_says_so_and_what_works_without(
     log: str, command: str, capsys: pytest.CaptureFixture[str]

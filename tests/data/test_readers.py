@@ -110,7 +110,7 @@ def bad(tmp_path, **changes):
     ("changes", "message"),
     [
         ({"observations": None}, r"bad.npz: field\(s\) observations missing. It has: actions"),
-        ({"episode_ends": None}, "nothing says where episodes end"),
+        ({"episode_ends": None}, "nothing marks where episodes end"),
         ({"actions": np.zeros((7, 1))}, r"bad.npz: lengths disagree: 8 observations and 7 actions"),
         ({"episode_ends": np.array([3, 4, 8])}, r"bad.npz: episode 1 has 1 state"),
         ({"episode_ends": np.array([3, 3, 8])}, "must be positive and increasing"),

@@ -124,7 +124,7 @@ def test_several_are_loaded_but_one_is_asked_for(robot_file: Path) -> None:
         ("{file}:nothing", "must be, or return, a vhdiffuser.Environment"),
         ("{file}:names", "must be, or return, a vhdiffuser.Environment"),
         ("no_such_package.robots:make", "No module named 'no_such_package'.*file.py:function"),
-        ("toy_point:", "has no ''"),
+        ("toy_point:", "give file.py:name"),
     ],
 )
 def test_references_that_lead_nowhere_say_why(robot_file: Path, reference: str, message: str) -> None:

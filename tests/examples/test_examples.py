@@ -131,6 +131,24 @@ def test_an_agent_is_driven_by_a_loop_of_one_s_own(vhd_home):
 
 
 @pytest.mark.slow
+def test_two_robots_meet_at_the_step_agreed_on(vhd_home):
+    text = run_example("rendezvous.py", vhd_home)
+    arrivals = [int(steps) for steps in re.findall(r"there after (\d+) steps", text)]
+    assert len(arrivals) == 2
+    assert all(abs(steps - 220) <= 3 for steps in arrivals)
+
+
+@pytest.mark.slow
+def test_a_gate_that_closes_is_reached_in_time_or_given_up(vhd_home):
+    text = run_example("closing_goal.py", vhd_home)
+    (needed, chance) = numbers(r"far gate: too late, it takes (\d+) steps \(in time with probability ([\d.]+)\)", text)
+    assert needed > 130
+    assert chance < 0.95
+    (taken,) = numbers(r"near gate: .* reached after (\d+)", text)
+    assert taken <= 130
+
+
+@pytest.mark.slow
 def test_pointmaze_is_driven_with_shipped_weights(vhd_home):
     pytest.importorskip("gymnasium_robotics", reason="gymnasium-robotics is not installed")
     assert re.search(r"maze2d-umaze: goal .* reached", run_example("pointmaze.py", vhd_home))

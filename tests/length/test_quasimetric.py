@@ -83,10 +83,11 @@ def test_the_network_is_its_float64_reference() -> None:
 CHAIN = LengthConfig(network=NetworkConfig(features=8, width=32, depth=2), batch=64, quasimetric=4, latent=8)
 
 
+@pytest.mark.slow
 def test_it_learns_a_chain_and_violates_nothing() -> None:
     episodes, spec = chain_walks(cells=12, stay=0.2, episodes=60, length=80), toy_spec(1, T_max=40, epsilon=0.01)
     config = replace(CHAIN, ramp=50, warm_start=replace(CHAIN.warm_start, shortest=50, longest=60))
-    network, task = fit(episodes, spec, config, updates=250)
+    network, task = fit(episodes, spec, config, updates=200)
     predictor = LengthPredictor(network, spec, config, task.normalizer)
     cells = np.arange(12.0, dtype=np.float32)[:, None]
     steps = predictor.predict_steps(cells[:, None], cells)  # (12, 12)

@@ -44,6 +44,7 @@ def test_a_saved_planner_comes_back_and_plans_the_same_to_the_bit(planner, tmp_p
     assert {path.name for path in (tmp_path / "mine").iterdir()} == {
         "planner.safetensors",
         "length.safetensors",
+        "calibration.json",
         "config.json",
         "README.md",
     }

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from vhdiffuser.files import sha256
+from vhdiffuser.planner.calibrated import read_calibration
 from vhdiffuser.report.paper import TABLE_II
 from vhdiffuser.results.cells import FIRST_TEST_SEED, published
 from vhdiffuser.results.rows import read_folder
@@ -39,6 +40,8 @@ def test_the_weights_behind_every_new_row_are_in_the_repository() -> None:
         for folder in ("src/vhdiffuser/weights", "weights")
         for path in (ROOT / folder).rglob("*.safetensors")
     }
+    calibrations = (ROOT / "src/vhdiffuser/weights").rglob("calibration.json")
+    kept |= {found.lengths_digest for path in calibrations if (found := read_calibration(path)) is not None}
     checked = 0
     for path in (ROOT / "results").rglob("*.jsonl"):
         with open(path, encoding="utf-8") as file:

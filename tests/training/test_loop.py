@@ -239,7 +239,7 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before_and_says_so(tmp_path)
     last, before = folder / "checkpoint.safetensors", folder / "checkpoint-before.safetensors"
     good = last.read_bytes()
     last.write_bytes(flipped(good, len(good) - 9))
-    with pytest.warns(VhdWarning, match=r"damaged.*goes on from the checkpoint before it, of update \d+"):
+    with pytest.warns(VhdWarning, match=r"damaged.*resumes from the previous checkpoint, update \d+"):
         (tensors, _), made = run(folder)
     assert made.seen == 300
     assert all(np.array_equal(tensors[key], whole[key]) for key in whole), "the same weights all the same"

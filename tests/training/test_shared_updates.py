@@ -76,7 +76,7 @@ def test_two_processes_one_killed_one_stopped_and_one_alone_make_the_updates_of_
     script.write_text(textwrap.dedent(WORKER))
     told = on_two(script, str(shared), "SIGKILL", "12")
     assert "told: another process of this training ended" in told
-    assert "run the same command to go on" in told.replace("\n", " ")
+    assert "run the same command to continue" in told.replace("\n", " ")
     assert read_tensors(shared / "checkpoint.safetensors")[1]["update"] == 12
     told = on_two(script, str(shared), "SIGTERM", "24")
     assert "stopped at update 25" in told, "it went on, and a signal to one stopped both"

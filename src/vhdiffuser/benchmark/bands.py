@@ -122,11 +122,11 @@ def draw_banded(
                 start = int(rng.choice(inside))
                 band.append((start, goal, float(steps[start])))
     pairs = [pair for band in found.values() for pair in band]
-    starts, goals = (places[[pair[end] for pair in pairs]] for end in (0, 1))
+    starts, goals = places[[start for start, _, _ in pairs]], places[[goal for _, goal, _ in pairs]]
     geodesic = make_geodesic(environment)
     assert geodesic is not None
     shortest = geodesic.distance(starts, goals) / speed
-    return Banded(starts, goals, np.array([pair[2] for pair in pairs]), shortest, speed, width)
+    return Banded(starts, goals, np.array([steps for _, _, steps in pairs]), shortest, speed, width)
 
 
 def fitted_speed(predictor: LengthPredictor, environment: Environment, seed: int, grid: GridName = "cells") -> float:

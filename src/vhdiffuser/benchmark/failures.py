@@ -15,7 +15,7 @@ With several plans, the last one counts.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +34,7 @@ from vhdiffuser.errors import VhdError
 from vhdiffuser.execution.executor import Executor, Outcome
 from vhdiffuser.execution.loop import BatchPlanner
 from vhdiffuser.execution.simulators import Simulators
+from vhdiffuser.results.configs import FOREIGN
 from vhdiffuser.results.rollout_files import KeptRollout
 from vhdiffuser.results.rows import ResultFile, Row
 from vhdiffuser.streams import STREAMS
@@ -166,7 +167,12 @@ def run_again(
         horizon=config["horizon"],
     )
     for outcome in executor.run(instances_of(results, rows, env), list(by_number)):
-        yield evaluate_failure(outcome, by_number[outcome.number], facts, predicted=config["horizon"] is None)
+        yield evaluate_failure(outcome, by_number[outcome.number], facts, predicted=_predicted(config))
+
+
+def _predicted(config: Mapping[str, Any]) -> bool:
+    """Whether the Length Predictor set the lengths of plans: not under a fixed horizon, nor of foreign planners."""
+    return config["horizon"] is None and FOREIGN not in config
 
 
 def evaluate_failure(outcome: Outcome, row: Row, facts: Facts, predicted: bool) -> Failure:

@@ -80,7 +80,9 @@ def arrival_pairs(
     states = spec.planning_state(episodes.observations)
     places = spec.goal_of(normalizer.normalize(states))
     last = np.repeat(episodes.ends - 1, np.diff(episodes.ends, prepend=0))
-    begins, goals, steps = [], [], []
+    begins: list[int] = []
+    goals: list[int] = []
+    steps: list[int] = []
     drawn = rng.integers(len(states), size=_TRIES * n), rng.integers(1, within + 1, size=_TRIES * n)
     for t, ahead in zip(*drawn, strict=True):
         u = min(t + ahead, last[t])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from vhdiffuser.diffusion.options import OptionChanges, PlanningOptions
 from vhdiffuser.envs.environment import Environment
@@ -14,8 +14,9 @@ from vhdiffuser.errors import DataError, UnknownNameError, VhdError
 from vhdiffuser.execution.loop import BatchPlanner
 from vhdiffuser.files import sha256
 from vhdiffuser.length.predictor import LengthPredictor
+from vhdiffuser.planner.foreign import ForeignPlanner
 from vhdiffuser.planner.planner import Planner
-from vhdiffuser.results.configs import AS_SAVED
+from vhdiffuser.results.configs import AS_SAVED, FOREIGN
 from vhdiffuser.weights.places import Source, find_model
 
 if TYPE_CHECKING:
@@ -107,6 +108,15 @@ class PlannerChoice:
         """A planner with its current options."""
         return cls(planner, planner.options, models, planner.saved_options)
 
+    @property
+    def candidates(self) -> int:
+        """Plans drawn to return one."""
+        return self.options.candidates
+
+    def method(self, name: str) -> Method:
+        """The method of that name."""
+        return get_method(name)
+
     def describe(self) -> dict[str, Any]:
         """What results record: every planning option, which of them are as saved with the planner, and the models."""
         options = _recorded(self.options)
@@ -114,12 +124,43 @@ class PlannerChoice:
         return {**options, AS_SAVED: [key for key in options if options[key] == saved.get(key)], "models": self.models}
 
 
+@dataclass(frozen=True)
+class ForeignChoice:
+    """Anybody's planner in the place of a method, under its own name."""
+
+    planner: ForeignPlanner
+    """The planner."""
+
+    horizon = None
+    models: ClassVar[dict[str, str]] = {}
+
+    def __post_init__(self) -> None:
+        if self.planner.name in METHODS:  # or rows would be mixed up
+            raise VhdError(f"'{self.planner.name}' is the name of a method of ours: give the planner another `name`.")
+
+    @property
+    def candidates(self) -> int:
+        """Plans drawn to return one, as the planner says."""
+        return self.planner.candidates
+
+    def method(self, name: str) -> Method:
+        """A method that chooses the length of each plan itself."""
+        return Method(name, None, predicts=False)
+
+    def describe(self) -> dict[str, Any]:
+        """What results record: where the planner came from, and its candidates."""
+        return {FOREIGN: self.planner.describe(), "candidates": self.candidates, "models": self.models}
+
+
+AnyChoice = PlannerChoice | ForeignChoice
+
+
 def _recorded(options: PlanningOptions) -> dict[str, Any]:
     """Planning options by their names in results, where `steps` means executed steps."""
     return {"sampler_steps" if name == "steps" else name: value for name, value in options.to_json().items()}
 
 
-PlannerSource = Callable[[str, str], PlannerChoice]
+PlannerSource = Callable[[str, str], AnyChoice]
 """(method, environment) -> planner. Raises `DataError` if weights are missing, and says how to train them."""
 
 
@@ -150,7 +191,10 @@ def load_choice(
         if planner.options.piece and planner.config.horizon is None:
             paths = {**paths, "route": _route_graph(environment, planner.options.piece, source)}
         planner.length_predictor = LengthPredictor.load(paths["length"], routes=paths.get("route"))
-    return PlannerChoice.of(planner, {kind: sha256(path) for kind, path in paths.items()})
+    models = {kind: sha256(path) for kind, path in paths.items()}
+    if planner.options.risk is not None and planner.calibration is not None:
+        models["calibration"] = planner.calibration.lengths_digest
+    return PlannerChoice.of(planner, models)
 
 
 def method_models(method: Method, environment: Environment, source: Source = "auto") -> dict[str, Path]:

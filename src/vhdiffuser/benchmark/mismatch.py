@@ -31,7 +31,8 @@ def plan_sheet(
     spec = planner.spec
     starts = np.stack([spec.planning_state(env.reset(item)) for item in instances])
     goals = np.stack([item.goal for item in instances])
-    predicted = np.asarray(planner.predict_lengths(starts, goals))
+    predicted = planner.predict_lengths(starts, goals)
+    assert predicted is not None, "a sheet is drawn of planners that predict lengths"
     if fixed:
         planners = dict(sorted(fixed.items()))
         H = list(planners)[len(planners) // 2]

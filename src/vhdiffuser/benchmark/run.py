@@ -18,12 +18,13 @@ from typing import Any
 import numpy as np
 
 from vhdiffuser.benchmark.geodesic import Geodesic, make_geodesic
-from vhdiffuser.benchmark.methods import Method, PlannerChoice, PlannerSource, get_method
+from vhdiffuser.benchmark.methods import AnyChoice, Method, PlannerSource
 from vhdiffuser.benchmark.mismatch import plan_sheet
 from vhdiffuser.benchmark.settings import BenchConfig, Setting, describe_instances, distribution, make_setting
 from vhdiffuser.cluster import run_on_ray
 from vhdiffuser.control.base import Controller
 from vhdiffuser.envs.checked import check_trained_for
+from vhdiffuser.envs.success import goal_distance
 from vhdiffuser.errors import ClippedLengthWarning, DataError
 from vhdiffuser.execution.executor import Executor, Outcome
 from vhdiffuser.execution.simulators import Simulators
@@ -33,6 +34,7 @@ from vhdiffuser.results.rollout_files import KeptRollout, load_plans, save_plans
 from vhdiffuser.results.rows import Row, RowWriter, open_results
 from vhdiffuser.results.summary import Summary, summarize_cell
 from vhdiffuser.streams import STREAMS
+from vhdiffuser.trajectories import Rollout
 from vhdiffuser.types import EnvSpec, FloatArray
 
 _SHEET_PAIRS = 100
@@ -123,7 +125,7 @@ class _Run:
     protocol: str
     seed: int
     setting: Setting
-    choice: PlannerChoice
+    choice: AnyChoice
     header: dict[str, Any]
 
     @property
@@ -154,12 +156,12 @@ class _Bench:
         environment.require_simulator()
         self.config, self.controller = config, controller
         self.geodesic, self.env = make_geodesic(environment), environment.make()
-        methods = [get_method(name) for name in dict.fromkeys(config.methods)]
         protocols = tuple(dict.fromkeys(config.protocols))
         self.settings = {
             (name, seed): make_setting(name, config, self.env, seed) for name in protocols for seed in config.seeds
         }
-        self.choices = {method.name: planner_for(method.name, environment.name) for method in methods}
+        self.choices = {name: planner_for(name, environment.name) for name in dict.fromkeys(config.methods)}
+        methods = [choice.method(name) for name, choice in self.choices.items()]
         for choice in self.choices.values():
             check_trained_for(choice.planner.spec, environment.spec)
         self.runs = [
@@ -243,7 +245,7 @@ def _header(
     protocol: str,
     seed: int,
     setting: Setting,
-    choice: PlannerChoice,
+    choice: AnyChoice,
     controller: Controller,
 ) -> dict[str, Any]:
     """Everything that affects a row, and what figures need to draw it."""
@@ -290,6 +292,7 @@ def _row(run: _Run, outcome: Outcome, geodesic: Geodesic | None) -> Row:
         planning_seconds=outcome.planning_seconds,
         control_seconds=outcome.control_seconds,
         geodesic=None if geodesic is None else geodesic.of_instance(run.config.environment.spec, instance),
+        start_gap=start_gap(run.config.environment.spec, run.choice.planner.normalizer.scale, rollout),
         path=path_length(run.config.environment.spec, rollout.observations),
         score=None if setting.score is None else setting.score(rollout.observations, instance.goal),
         task=None if setting.tasks is None else outcome.number % setting.tasks + 1,
@@ -300,6 +303,15 @@ def path_length(spec: EnvSpec, observations: FloatArray) -> float:
     """Length of the path (T, observation_dim) in the goal dimensions, in the environment's units."""
     places = spec.goal_of(spec.planning_state(observations)).astype(np.float64)
     return float(np.linalg.norm(np.diff(places, axis=0), axis=1).sum())
+
+
+def start_gap(spec: EnvSpec, scale: FloatArray, rollout: Rollout) -> float:
+    """The largest distance between the place from which a plan was made and its first state (normalised)."""
+    places = [spec.goal_of(spec.planning_state(rollout.observations[step])) for step, _ in rollout.plans]
+    return max(
+        float(goal_distance(spec, scale, plan.states[0], place))
+        for (_, plan), place in zip(rollout.plans, places, strict=True)
+    )
 
 
 def kept_rollout(spec: EnvSpec, outcome: Outcome) -> KeptRollout:

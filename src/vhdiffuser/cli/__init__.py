@@ -38,6 +38,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "the paper's analyses: crops, length mismatch, unseen lengths, the predictor's terms, learning curves",
     ),
     "report": ("vhdiffuser.cli.bench:Report", "make tables and figures from benchmark results"),
+    "leaderboard": ("vhdiffuser.cli.leaderboard:Leaderboard", "rank planners, ours and anybody's, from their rows"),
     "sweep": (
         "vhdiffuser.cli.sweep:SweepCommand",
         "try a grid of recipe fields, and compare them in a table and a plot",
@@ -45,6 +46,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "reproduce": (
         "vhdiffuser.cli.reproduce:Reproduce",
         "reproduce an environment, or all: data, training, benchmark, report",
+    ),
+    "calibrate": (
+        "vhdiffuser.cli.calibrate:Calibrate",
+        "learn how likely a planner arrives within a horizon, so that plans can keep a risk or a deadline",
     ),
     "eval-length": ("vhdiffuser.cli.eval_length:EvalLength", "evaluate a Length Predictor against true distances"),
     "eval-plans": ("vhdiffuser.cli.eval_plans:EvalPlans", "compare plans with held-out episodes; no simulator needed"),
@@ -169,12 +174,17 @@ def _run(arguments: list[str]) -> int:
 def _with_references(command: str, arguments: list[str]) -> list[str]:
     """Register the environments that arguments refer to (`my_robot.py:make`, `--env package.module:make`).
 
-    A reference is replaced by its environment's name.
+    A reference is replaced by its environment's name. Those of `--planner` are left as they are.
     """
     found: list[str] = []
     rest = iter(arguments)
+    planners = False
     for argument in rest:
         option, equals, value = argument.partition("=")
+        planners = option == "--planner" if argument.startswith("-") else planners
+        if planners:
+            found.append(argument)
+            continue
         given = option == "--env"
         reference = (value if equals else next(rest, "")) if given else argument
         if not given and not _REFERENCE.fullmatch(reference):

@@ -85,7 +85,7 @@ class Common:
 
 @dataclass(frozen=True, kw_only=True)
 class Crops(Common):
-    """Effect of variable-length training: planners of random and of fixed crops, driven by the same predictors.
+    """Effect of variable-length training: planners trained on random and on fixed crops, used with the same predictors.
 
     Example: vhd analyse crops maze2d-umaze --n 200
     """
@@ -106,7 +106,7 @@ class Crops(Common):
 
 @dataclass(frozen=True, kw_only=True)
 class Mismatch(Common):
-    """Robustness to length mismatch: SR and SPL of plans of lambda times their usual length.
+    """Robustness to length mismatch: SR and SPL of plans at lambda times their usual length.
 
     The usual length is L_hat, or a fixed horizon. Examples:
 
@@ -150,12 +150,12 @@ class Lengths(Common):
 
 @dataclass(frozen=True, kw_only=True)
 class Terms:
-    """Ablation of the Length Predictor: the paper's and the default recipe, without one part at a time.
+    """Ablation of the Length Predictor: the paper's and the default recipe, leaving out one part at a time.
 
     Every variant is trained for as many updates, with phases that fit them. Examples:
 
         vhd analyse terms maze2d-umaze --only paper paper-no-triangle default --updates 2000
-        vhd analyse terms maze2d-large --no-train         judge those that are trained
+        vhd analyse terms maze2d-large --no-train         evaluate those already trained
     """
 
     env: Positional[Name]
@@ -167,7 +167,7 @@ class Terms:
     training_seeds: tuple[int, ...] = (0,)
     """Seeds of training, each a run of its own."""
     pairs: int = 2000
-    """Random pairs to judge on."""
+    """Random pairs to evaluate on."""
     results: Path = Path("results")
     """Folder of results: the table goes to `analysis` in it, and `vhd report` shows it."""
     train: bool = True
@@ -203,7 +203,7 @@ class Terms:
 
 @dataclass(frozen=True, kw_only=True)
 class Curve(Common):
-    """Learning curves: success against updates, from the snapshots that a training kept.
+    """Learning curves: success against updates, from the snapshots of a training run.
 
     Snapshots are kept with `--snapshot-every`. Examples:
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -13,10 +14,11 @@ from tyro.conf import Positional
 
 from vhdiffuser.console import err, out, print_json, progress_bar
 from vhdiffuser.envs.registry import get_environment
+from vhdiffuser.errors import VhdError
 from vhdiffuser.weights.places import Source
 
 if TYPE_CHECKING:
-    from vhdiffuser.benchmark.methods import PlannerChoice
+    from vhdiffuser.benchmark.methods import AnyChoice, ForeignChoice
     from vhdiffuser.control.base import Controller
     from vhdiffuser.report.video import View
     from vhdiffuser.results.rows import Row
@@ -24,6 +26,17 @@ if TYPE_CHECKING:
 
 
 Name = Annotated[str, tyro.conf.arg(metavar="ENV")]
+_OPTIONS = ("sampler", "steps", "gamma", "smoothing", "stretch", "candidates", "piece", "tube", "risk")
+"""The planning options among the options below."""
+
+
+@cache
+def _load_foreign(reference: str, environment: str) -> ForeignChoice:
+    """The planner of a reference, made once: it may load weights or data."""
+    from vhdiffuser.benchmark.methods import ForeignChoice
+    from vhdiffuser.planner.foreign import foreign_planner
+
+    return ForeignChoice(foreign_planner(reference, environment))
 
 
 @dataclass(frozen=True)
@@ -38,6 +51,7 @@ class Bench:
         vhd bench maze2d-umaze --distribution uniform
         vhd bench antmaze-medium --methods vhd --protocols ogbench --n 250
         vhd bench maze2d-large --ray auto            on a Ray cluster
+        vhd bench maze2d-umaze --planner my_planner.py:MyPlanner
     """
 
     env: Positional[Name]
@@ -45,6 +59,9 @@ class Bench:
     methods: tuple[str, ...] = ()
     """Methods to run: vhd, fh-lp, fh-h1, fh-h2, fh-h3 (default: those whose weights exist), or the same with networks
     trained with `--recipe paper`: vhd-paper, fh-lp-paper, fh-h1-paper and so on."""
+    planner: tuple[str, ...] = ()
+    """Planners of anybody's to run, as file.py:name or package.module:name (docs/leaderboard.md); none of ours are run
+    beside them unless --methods names them."""
     protocols: tuple[str, ...] = ("ss", "rp")
     """ss (single-shot), rp (replan-on-deviation); of other benchmarks: d4rl-fixed, d4rl-random (one plan, its end
     held), d4rl-fixed-rp, d4rl-random-rp (replanning), ogbench."""
@@ -65,7 +82,7 @@ class Bench:
     gamma: float | None = None
     """Margin on the predicted length (default: the planner's)."""
     smoothing: float | None = None
-    """Control steps over which plans are evened out; 0: through every knot (default: the planner's own)."""
+    """Smoothing time of plans in control steps; 0: through every knot (default: the planner's own)."""
     stretch: float | None = None
     """How many times slower than the data plans move (default: the planner's)."""
     candidates: int | None = None
@@ -76,6 +93,9 @@ class Bench:
     planner's own)."""
     tube: float | None = None
     """How far composed plans may leave their route, in radii of its regions (default: the planner's own)."""
+    risk: float | None = None
+    """Accepted probability of not arriving: plans take the shortest length that keeps it, as calibrated (`vhd
+    calibrate`), in place of gamma (default: the planner's own)."""
     controller: str | None = None
     """Controller: pd, displacement, inverse_dynamics, path_following or a registered one (default: the environment's;
     methods of the recipe `paper` read plans by their index)."""
@@ -107,7 +127,7 @@ class Bench:
 
     def run(self) -> None:
         """Run what is missing, print the summary."""
-        from vhdiffuser.benchmark.methods import get_method
+        from vhdiffuser.benchmark.methods import METHODS
         from vhdiffuser.benchmark.run import Cluster, run_benchmark
         from vhdiffuser.benchmark.settings import BenchConfig
 
@@ -116,7 +136,7 @@ class Bench:
         spec = environment.spec
         config = BenchConfig(
             environment=environment,
-            methods=self.methods or self._methods_there(),
+            methods=(*self._methods(), *self.foreign()),
             protocols=self.protocols,
             n=self.n,
             seeds=self.seeds,
@@ -130,15 +150,16 @@ class Bench:
         predicted: list[int] = []  # predicted plan lengths
         candidates: set[int] = set()
 
-        def choose(method: str, environment: str) -> PlannerChoice:
+        def choose(method: str, environment: str) -> AnyChoice:
             choice = self.choose(method, environment)
-            candidates.add(choice.options.candidates)
+            candidates.add(choice.candidates)
             return choice
 
         with self._progress() as (on_start, show_row):
 
             def on_row(row: Row) -> None:
-                predicted.extend(row.plan_lengths if get_method(row.method).predicts else ())
+                ours = METHODS.get(row.method)
+                predicted.extend(row.plan_lengths if ours is not None and ours.predicts else ())
                 show_row(row)
 
             summaries = run_benchmark(
@@ -180,23 +201,36 @@ class Bench:
 
             yield on_start, on_row
 
-    def choose(self, method: str, environment: str) -> PlannerChoice:
-        """The planner of a method, with these options."""
+    def choose(self, method: str, environment: str) -> AnyChoice:
+        """The planner of a method, with these options, or the one of --planner that has this name."""
         from vhdiffuser.benchmark.methods import load_method
 
-        return load_method(
-            method,
-            environment,
-            self.weights,
-            sampler=self.sampler,
-            steps=self.steps,
-            gamma=self.gamma,
-            smoothing=self.smoothing,
-            stretch=self.stretch,
-            candidates=self.candidates,
-            piece=self.piece,
-            tube=self.tube,
-        )
+        if method in (foreign := self.foreign()):
+            return foreign[method]
+        options = {name: getattr(self, name) for name in _OPTIONS}
+        return load_method(method, environment, self.weights, **options)
+
+    def foreign(self) -> dict[str, ForeignChoice]:
+        """The planners of --planner by name."""
+        found: dict[str, ForeignChoice] = {}
+        for reference in self.planner:
+            place, colon, attribute = reference.rpartition(":")
+            place = str(Path(place).resolve()) if place.endswith(".py") else place
+            choice = _load_foreign(f"{place}{colon}{attribute}", self.env)
+            if (name := choice.planner.name) in found:
+                raise VhdError(f"two planners are named '{name}': give one of them another `name`.")
+            found[name] = choice
+        return found
+
+    def _methods(self) -> tuple[str, ...]:
+        """The methods of ours to run: none beside a planner of anybody's, unless they are named."""
+        if not self.planner:
+            return self.methods or self._methods_there()
+        if given := [f"--{name}" for name in _OPTIONS if getattr(self, name) is not None and not self.methods]:
+            raise VhdError(
+                f"{', '.join(given)}: of our planners, which are not run here. Leave out, or name --methods."
+            )
+        return self.methods
 
     def _methods_there(self) -> tuple[str, ...]:
         """The table's methods whose weights exist; prints which are skipped, and how to train them."""
@@ -238,16 +272,17 @@ class Bench:
 
 def print_summaries(summaries: list[Summary], candidates: set[int]) -> None:
     """One line per cell."""
+    width = max(11, *(len(item.method) + 2 for item in summaries))
     out.print(f"candidates per plan: {', '.join(map(str, sorted(candidates)))}")
     out.print(
-        f"{'method':11}{'protocol':15}{'n':>6}  {'SR %':>6} {'95 %':>14}  {'AES':>7} {'95 %':>16}  {'replans':>7}"
+        f"{'method':{width}}{'protocol':15}{'n':>6}  {'SR %':>6} {'95 %':>14}  {'AES':>7} {'95 %':>16}  {'replans':>7}"
     )
     for item in summaries:
         low, high = (100 * value for value in item.success_rate_interval)
         few, many = item.average_executed_steps_interval
         score = "" if item.average_score is None else f"  score {item.average_score:.1f}"
         out.print(
-            f"{item.method:11}{item.protocol:15}{item.n:>6}  {100 * item.success_rate:6.1f} "
+            f"{item.method:{width}}{item.protocol:15}{item.n:>6}  {100 * item.success_rate:6.1f} "
             f"{f'{low:.1f}..{high:.1f}':>14}  {item.average_executed_steps:7.1f} {f'{few:.1f}..{many:.1f}':>16}  "
             f"{item.average_replans:7.2f}{score}"
         )
@@ -255,12 +290,12 @@ def print_summaries(summaries: list[Summary], candidates: set[int]) -> None:
             rates = (
                 f"{seed}: {100 * rate:.1f}" for seed, rate in zip(item.seeds, item.success_rate_by_seed, strict=True)
             )
-            out.print(f"{'':11}SR % by seed   {', '.join(rates)}")
+            out.print(f"{'':{width}}SR % by seed   {', '.join(rates)}")
 
 
 @dataclass(frozen=True)
 class Report:
-    """Make Table II of the paper beside our results, as Markdown and HTML, and the figures, from rows alone.
+    """Make the paper's Table II with our results next to it, as Markdown and HTML, and figures, from rows alone.
 
     Example: vhd report results
     """

@@ -79,9 +79,15 @@ class Import:
         with writing_dataset(self.name):
             dataset = import_dataset(self.name, self.file, **given)
             save_dataset(dataset)
-        if self.control_dt is None and self.name not in environments():
+        own = self.name not in environments()
+        if self.control_dt is None and own:
             err.print(f"control_dt: {_time_step(dataset.spec)}")
         print_dataset(dataset, self.json)
+        if own:
+            spec, actions = dataset.spec, dataset.episodes.actions.shape[1]
+            goal = " ".join(spec.state_names[dim] for dim in spec.goal_dims)
+            err.print(f"planning state {' '.join(spec.state_names)}; goal {goal}; {actions or 'no'} action columns")
+            err.print(f"next: `vhd train length {self.name}`, then `vhd train planner {self.name}`")
 
 
 def _time_step(spec: EnvSpec) -> str:
@@ -90,4 +96,4 @@ def _time_step(spec: EnvSpec) -> str:
         return (
             "none was given, so time is counted in control steps" if spec.control_dt == 1 else f"{spec.control_dt:g} s"
         )
-    return f"{spec.control_dt:g} s, inferred from positions and velocities"
+    return f"{spec.control_dt:g} s, which agrees with positions and velocities"

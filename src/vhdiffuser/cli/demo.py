@@ -29,7 +29,7 @@ PANELS = 6
 class Demo:
     """Plan and execute random instances with the shipped weights, single-shot and with replanning.
 
-    Prints success rate and executed steps with 95 % intervals beside the paper's, and saves a picture of plans and
+    Prints success rate and executed steps with 95 % intervals next to the paper's, and saves a picture of plans and
     rollouts. Needs no data and no training. Examples:
 
         vhd demo
@@ -46,6 +46,9 @@ class Demo:
     """Instances."""
     seed: int = 0
     """Seed of the instances and plans."""
+    risk: float | None = None
+    """Accepted probability of not arriving: plans take the shortest length that keeps it, as calibrated (`vhd
+    calibrate`), in place of gamma (default: the planner's own)."""
     out: Path = Path("out")
     """Folder for the picture."""
     workers: int = 0
@@ -67,7 +70,7 @@ class Demo:
         environment = environment_of(spec) if self.env is None else get_environment(self.env)
         if environment.simulator is None:
             raise VhdError(
-                f"{environment.name}: there is no simulator to execute plans in. Say where one is: "
+                f"{environment.name}: there is no simulator to execute plans in. Name one:  "
                 f"`vhd demo {self.planner} --env my_robot.py:make` (docs/extending.md)."
             )
         controller = make_controller(environment.controller, environment.spec, dynamics if dynamics.is_file() else None)
@@ -108,14 +111,14 @@ class Demo:
 
         folder = Path(self.planner)
         if (folder / "planner.safetensors").is_file():
-            planner = load_planner(folder, outside="ignore")
+            planner = load_planner(folder, outside="ignore", risk=self.risk)
             paths = {kind: folder / f"{kind}.safetensors" for kind in ("planner", "length", "route")}
             models = {kind: sha256(path) for kind, path in paths.items() if path.is_file()}
             return PlannerChoice.of(planner, models), folder / "dynamics.safetensors"
         environment = get_environment(self.planner)
         environment.require_simulator()
         source = "shipped" if environment.name in shipped_environments() else "trained"
-        return load_method("vhd", environment, source), find_model(environment.name, "dynamics", source)
+        return load_method("vhd", environment, source, risk=self.risk), find_model(environment.name, "dynamics", source)
 
 
 def _draw(rows: dict[str, Path], picture: Path) -> None:
@@ -145,7 +148,8 @@ def _print(environment: str, options: PlanningOptions, summaries: list[Summary])
     names = {"ss": "single-shot", "rp": "replan-on-deviation"}
     out.print(
         f"{environment}: {summaries[0].n} random instances, {options.sampler} in {options.steps} steps, "
-        f"gamma {options.gamma:g}, candidates per plan {options.candidates}"
+        f"{'gamma' if options.risk is None else 'risk'} {options.risk or options.gamma:g}, candidates per plan "
+        f"{options.candidates}"
     )
     out.print(f"{'':22}{'SR % [95 %]':24}{'paper':>8}    {'AES [95 %]':24}{'paper':>8}")
     for item in summaries:

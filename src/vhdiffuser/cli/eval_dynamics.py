@@ -27,7 +27,7 @@ Name = Annotated[str, tyro.conf.arg(metavar="ENV")]
 class EvalDynamics:
     """Evaluate an inverse dynamics model: action error on held-out data, and tracking of held-out paths.
 
-    Windows of recorded episodes are tracked from their own start, from beside the plan and from behind it. Examples:
+    Windows of recorded episodes are tracked from their start, from a point off the plan, and from behind it. Examples:
 
         vhd eval-dynamics cube
         vhd eval-dynamics antmaze-medium --n 50 --json

@@ -16,7 +16,7 @@ from vhdiffuser.weights.places import Source
 
 @dataclass(frozen=True)
 class Export:
-    """Write planner, Length Predictor and controller as ONNX models, with a `config.json` that says all about them.
+    """Write planner, Length Predictor and controller as ONNX models, with a `config.json` that describes them.
 
     The folder holds what a robot's computer needs: `vhdiffuser.load_planner(FOLDER)` plans with it, and
     examples/plan.cpp shows how to in C++. Examples:

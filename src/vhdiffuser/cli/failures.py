@@ -17,11 +17,12 @@ from vhdiffuser.console import err, out, print_json, progress_bar
 from vhdiffuser.envs.registry import get_environment
 from vhdiffuser.errors import ClippedLengthWarning, VhdError
 from vhdiffuser.files import atomic_path
+from vhdiffuser.results.configs import FOREIGN
 from vhdiffuser.weights.places import SOURCES, Source
 
 if TYPE_CHECKING:
     from vhdiffuser.benchmark.failures import Facts, Failure
-    from vhdiffuser.benchmark.methods import PlannerChoice
+    from vhdiffuser.benchmark.methods import AnyChoice
     from vhdiffuser.control.base import Controller
     from vhdiffuser.data.motion import FastestMotion
 
@@ -33,10 +34,11 @@ class Failures:
     """Repeat the failed instances of a benchmark; count and draw the kinds of failure.
 
     Kinds: horizon (too few steps), plan (through a wall), endpoint (does not end at the goal), fall (the robot
-    fell), tracking (a sound plan that was not followed). Examples:
+    fell), tracking (a good plan that was not followed). Examples:
 
         vhd failures maze2d-large --out out/failures
         vhd failures maze2d-large --protocol rp --json
+        vhd failures maze2d-umaze --planner my_planner.py:MyPlanner
     """
 
     env: Positional[Name]
@@ -45,6 +47,8 @@ class Failures:
     """Folder of rows written by `vhd bench`."""
     method: str = "vhd"
     """Method to analyse."""
+    planner: str | None = None
+    """Planner of anybody's to analyse instead, as file.py:name or package.module:name."""
     protocol: Literal["ss", "rp"] = "ss"
     """Protocol under which they failed."""
     distribution: Literal["reset", "uniform", "pairs"] = "reset"
@@ -75,12 +79,16 @@ class Failures:
         environment = get_environment(self.env)
         environment.require_simulator()
         spec = environment.spec
-        cell = read_cell(self.rows, spec.name, self.method, self.protocol, self.distribution)
+        method = self.method
+        if self.planner is not None:
+            (method,) = Bench(self.env, planner=(self.planner,)).foreign()
+        cell = read_cell(self.rows, spec.name, method, self.protocol, self.distribution)
         total = sum(len(failed_rows(results)) for results in cell.files)
         failures: list[Failure] = []
-        choice, controller, same = self._models(cell.config)
+        choice, controller, same = self._models(method, cell.config)
         if not same and not self.quiet:
-            err.print("the weights behind the rows were not found, so plans differ from theirs")
+            what = "weights" if self.planner is None else "planner and controller"
+            err.print(f"the {what} behind the rows were not found, so plans may differ from theirs")
         if total:
             simulator, env = environment.require_simulator(), environment.make()
             slots = min(environment.simulators, total)
@@ -99,7 +107,7 @@ class Failures:
         counts, repaired = count_kinds(failures), [_name(failure) for failure in failures if failure.kind is None]
         answer = {
             "environment": spec.name,
-            "method": self.method,
+            "method": method,
             "protocol": self.protocol,
             "distribution": self.distribution,
             "seeds": list(cell.seeds),
@@ -117,16 +125,19 @@ class Failures:
         if self.out is not None:
             self._write(self.out, answer, failures, cell.config)
 
-    def _models(self, config: dict[str, Any]) -> tuple[PlannerChoice, Controller, bool]:
+    def _models(self, method: str, config: dict[str, Any]) -> tuple[AnyChoice, Controller, bool]:
         """The planner and controller behind the rows, or else the available ones; and whether they are the same."""
         gains = {key: config["controller"].get(key) for key in ("position_gain", "velocity_gain")}
+        if self.planner is None and FOREIGN in config:
+            raise VhdError(f"'{method}' is not a planner of ours: give --planner {config[FOREIGN].get('reference')}.")
         # Older rows do not list every option; the planner's are used then.
-        names = ("sampler", "gamma", "smoothing", "stretch", "candidates", "piece", "tube")
+        names = ("sampler", "gamma", "smoothing", "stretch", "candidates", "piece", "tube", "risk")
         options: dict[str, Any] = {key: config.get(key) for key in names}
         candidates = [
             Bench(
                 self.env,
-                steps=config["sampler_steps"],
+                steps=config.get("sampler_steps"),
+                planner=() if self.planner is None else (self.planner,),
                 weights=source,
                 controller=config["controller"]["name"],
                 **options,
@@ -137,19 +148,20 @@ class Failures:
         found, missing = [], None
         for bench in candidates:
             try:
-                found.append((bench.choose(self.method, self.env), bench.make_controller()))
+                found.append((bench.choose(method, self.env), bench.make_controller()))
             except VhdError as error:
                 missing = missing or error
         for choice, controller in found:
-            described = json.loads(json.dumps(controller.describe()))
-            if choice.models == config["models"] and described == config["controller"]:
+            described, made = (json.loads(json.dumps(item.describe())) for item in (controller, choice))
+            same = choice.models == config["models"] and made.get(FOREIGN) == config.get(FOREIGN)
+            if same and described == config["controller"]:
                 return choice, controller, True
         if not found:
             assert missing is not None
             raise missing
         return *found[0], False
 
-    def _facts(self, choice: PlannerChoice) -> Facts:
+    def _facts(self, choice: AnyChoice) -> Facts:
         from vhdiffuser.benchmark.failures import Facts
         from vhdiffuser.benchmark.geodesic import make_geodesic
 
@@ -163,24 +175,24 @@ class Failures:
             geodesic=make_geodesic(environment),
         )
 
-    def _motion(self, choice: PlannerChoice) -> FastestMotion:
+    def _motion(self, choice: AnyChoice) -> FastestMotion:
         """From --speed, the planner's file, or the dataset if the file is too old to have it."""
         from vhdiffuser.data.motion import FastestMotion, fastest_motion
         from vhdiffuser.envs.datasets import load_dataset
+        from vhdiffuser.planner.foreign import ForeignPlanner
         from vhdiffuser.planner.planner import Planner
 
         if self.speed is not None:
             if not self.speed > 0:
                 raise VhdError(f"the fastest speed must be above 0 units per step, got {self.speed}.")
             return FastestMotion(self.speed, float("inf"))
-        assert isinstance(choice.planner, Planner)
+        assert isinstance(choice.planner, Planner | ForeignPlanner)
         spec = get_environment(self.env).spec
         return choice.planner.motion or fastest_motion(load_dataset(spec.name).episodes, spec)
 
     def _print(self, answer: dict[str, Any], failures: list[Failure]) -> None:
-        out.print(
-            f"{self.env} {self.method} {self.protocol}: {answer['failures']} of {answer['instances']} instances failed"
-        )
+        method, failed, total = (answer[key] for key in ("method", "failures", "instances"))
+        out.print(f"{self.env} {method} {self.protocol}: {failed} of {total} instances failed")
         again = answer["failures"] - len(answer["did_not_fail_again"])
         for kind, count in answer["kinds"].items():
             of_kind = [failure for failure in failures if failure.kind == kind]

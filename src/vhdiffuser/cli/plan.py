@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -20,6 +20,7 @@ from vhdiffuser.types import EnvSpec, FloatArray, Instance
 from vhdiffuser.weights.places import Source
 
 if TYPE_CHECKING:
+    from vhdiffuser.planner.calibrated import Horizon
     from vhdiffuser.planner.planner import Planner
 
 
@@ -32,6 +33,8 @@ class PlanCommand:
 
         vhd plan maze2d-large --start 1 1 --goal 7 9 --out plan.png
         vhd plan maze2d-umaze --start 1 1 0 0 --goal 3 1 --length 192 --out plan.json
+        vhd plan maze2d-large --start 1 1 --goal 7 9 --risk 0.05
+        vhd plan maze2d-large --start 1 1 --goal 7 9 --deadline 600
         vhd plan maze2d-large --start 1 1 --goal 7 9 --execute rp --then 1 10 --after 150 --out film.gif
     """
 
@@ -56,6 +59,13 @@ class PlanCommand:
     own)."""
     tube: float | None = None
     """How far a composed plan may leave its route, in radii of its regions (default: the planner's own)."""
+    risk: float | None = None
+    """Accepted probability of not arriving within the plan's length, as calibrated (`vhd calibrate`); takes the
+    shortest plan that keeps it (default: the planner's own)."""
+    deadline: int | None = None
+    """Control step by which to arrive with that risk (default 0.05); otherwise the error says how many steps do."""
+    arrive: Literal["by", "at"] = "by"
+    """With --deadline: by that step, or at it."""
     sampler: str | None = None
     """Sampler: ddpm, ddim, dpm++ or a registered one (default: the planner's)."""
     steps: int | None = None
@@ -91,6 +101,7 @@ class PlanCommand:
             candidates=self.candidates,
             piece=self.piece,
             tube=self.tube,
+            risk=self.risk,
         )
         spec = planner.spec
         start = spec.start_state(self.start)
@@ -105,24 +116,46 @@ class PlanCommand:
                 env.check(Instance(start, own, 0))
         keep = self.out is not None and self.out.suffix == ".gif"
         if self.execute is None:
-            plan = planner.plan(start, goals[0], self.length, seed=self.seed, keep_denoising=keep)
+            plan = planner.plan(
+                start,
+                goals[0],
+                self.length,
+                deadline=self.deadline,
+                arrive=self.arrive,
+                seed=self.seed,
+                keep_denoising=keep,
+            )
             rollouts: list[Rollout] = []
         else:
             rollouts = self._follow(planner, start, goals, keep)
             plan = rollouts[0].plans[0][1]
+        known = None if self.arrive == "at" else self._horizon(planner, start, goals[0], plan)
         if self.out is not None:
             self._write(plan, rollouts, spec)
         if self.json:
-            print_json(_json(plan, rollouts, spec))
+            print_json({**_json(plan, rollouts, spec), **({} if known is None else {"horizon": asdict(known)})})
             return
         written = "" if self.out is None else f", wrote {self.out}"
         out.print(f"{spec.name}: a plan of {plan.length} states ({plan.length - 1} control steps){written}")
+        if known is not None and known.probability is not None and known.interval is not None:
+            low, high = known.interval
+            out.print(
+                f"arrives with probability {known.probability:.2f}, most likely after {low:.0f} to {high:.0f} steps"
+            )
         for rollout in rollouts:
             lengths = ", ".join(str(made.length) for _, made in rollout.plans)
             outcome = "reached" if rollout.success else "not reached"
             out.print(
                 f"goal {_numbers(rollout.plans[0][1].goal)}: {outcome} in {rollout.steps} steps; plans: {lengths}"
             )
+
+    def _horizon(self, planner: Planner, start: FloatArray, goal: FloatArray, plan: Plan) -> Horizon | None:
+        """What is known about executing the plan, if the planner is calibrated with its own weights."""
+        from vhdiffuser.planner.calibrated import belongs
+
+        if planner.calibration is None or not belongs(planner, planner.calibration):
+            return None
+        return planner.horizon(start, goal, plan.length)
 
     def _check_options(self) -> None:
         if self.out is not None and self.out.suffix not in (".png", ".json", ".csv", ".gif"):
@@ -131,6 +164,10 @@ class PlanCommand:
             raise VhdError(f"--out {self.out}: a .csv holds one plan. With --execute, write .png, .json or .gif.")
         if self.then is not None and self.execute is None:
             raise VhdError("--then needs --execute: the goal moves during an execution.")
+        if self.deadline is not None and (self.execute is not None or self.length is not None):
+            raise VhdError(
+                "--deadline sets the length, and its plan is not executed: leave out --length and --execute."
+            )
         if self.after is not None and (self.then is None or self.after < 1):
             raise VhdError("--after needs --then, and at least 1 control step.")
 

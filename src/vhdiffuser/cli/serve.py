@@ -22,7 +22,7 @@ _TOKEN = re.compile(r"[A-Za-z0-9_-]{8,128}")
 
 @dataclass(frozen=True)
 class Serve:
-    """Open a web page on which you move the goal and watch the horizon, the plan and the execution follow.
+    """Open a web page where you move the goal and watch horizon, plan and execution change.
 
     It works offline and is reachable from this machine only, unless --host is given. Examples:
 

@@ -151,8 +151,8 @@ class TrainRoute:
         out.print(f"{facts['landmarks']:,} landmarks, {facts['hops']:,} hops, {facts['bytes'] / 1000:.0f} kB")
         if not facts["hops"]:
             out.print(
-                "No hops: for its many goal dimensions the data is too thin to say which places are near each other. "
-                "Plans are drawn whole, in at most T_max states."
+                "No hops: with this many goal dimensions, the data is too sparse to tell which states are near each "
+                "other. Plans are drawn whole, with at most T_max states."
             )
 
 

@@ -59,7 +59,7 @@ class DynamicsTask:
             )
         if config.teacher_ahead is not None and teacher is None:
             raise DataError(
-                f"{spec.name}: no teacher is known that could label its data. Train on the data's own actions: "
+                f"{spec.name}: no teacher policy is available to label its data. Train on the data's own actions: "
                 "`vhd train dynamics --teacher-ahead None --foreign 0`, or set `Environment.teacher`."
             )
         self.spec, self.config, self.normalizer, self.data_fingerprint = spec, config, normalizer, data_fingerprint

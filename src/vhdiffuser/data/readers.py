@@ -40,7 +40,7 @@ def read_d4rl_maze2d(path: Path) -> Episodes:
     fields = read_hdf5(path, required=("observations", "actions"), optional=("infos/qpos", "infos/qvel"))
     fields = {name: _rows(path, name, values) for name, values in fields.items()}
     if len({len(values) for values in fields.values()}) > 1:
-        raise DataError(f"{path}: its fields differ in their number of rows. Get it again.")
+        raise DataError(f"{path}: its fields have different numbers of rows. Get it again.")
     states, actions = fields["observations"], fields["actions"]
     _require_columns(path, "observations", states, 4)
     _require_columns(path, "actions", actions, 2)
@@ -81,7 +81,7 @@ def read_own(path: Path) -> Episodes:
         marks = [_flags(path, key, fields[key]) for key in ("terminals", "timeouts") if key in fields]
         if not marks:
             raise DataError(
-                f"{path}: nothing says where episodes end. Add 'episode_ends' (index one past the last row of each), "
+                f"{path}: nothing marks where episodes end. Add 'episode_ends' (index one past the last row of each), "
                 "or 'terminals'/'timeouts' (true on last rows)."
             )
         if any(len(mark) != len(states) for mark in marks):
@@ -134,7 +134,7 @@ def _rows(path: Path, field: str, values: npt.NDArray[Any]) -> FloatArray:
     if values.ndim != 2:
         raise DataError(f"{path}: field '{field}' must be 2-D (rows and columns), got shape {values.shape}.")
     if (np.isfinite(values) & (np.abs(values) > LARGEST)).any():
-        raise DataError(f"{path}: field '{field}' has numbers beyond {LARGEST:g}, which are no measurements.")
+        raise DataError(f"{path}: field '{field}' has numbers beyond {LARGEST:g}, which cannot be measurements.")
     return values.astype(np.float32, copy=False)
 
 

@@ -153,7 +153,7 @@ def smoothed(
 
 @lru_cache(maxsize=256)
 def _inverse(K: int, h: float, time: float, with_slopes: bool, known_end: tuple[bool, bool]) -> FloatArray:
-    """(2K, 2K) from what is observed at knots to the spline's values and slopes: one product, and no scipy to import."""
+    """(2K, 2K) from what is observed at knots to the spline's values and slopes: one product, and no scipy needed."""
     band, weights = _equations(K, h, time, with_slopes, known_end)
     whole = np.zeros((2 * K, 2 * K))
     for off in range(4):

@@ -29,6 +29,7 @@ class OptionChanges(TypedDict, total=False):
     candidates: int | None
     piece: int | None
     tube: float | None
+    risk: float | None
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,9 @@ class PlanningOptions:
     any length. 0: every plan is sampled whole (the paper), with at most T_max states."""
     tube: float = 1.2
     """How far a composed plan may leave its route, in radii of the route graph's regions."""
+    risk: float | None = None
+    """Accepted probability of not arriving within the plan's length: a calibrated planner (`vhd calibrate`) takes the
+    shortest one that keeps it, in place of gamma. None: gamma."""
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -71,12 +75,17 @@ class PlanningOptions:
             raise VhdError(f"tube must be above 0 (1 is one radius of a region), got {self.tube}.")
         if self.piece < 0:
             raise VhdError(f"piece must be a number of states, or 0 (plans are drawn whole), got {self.piece}.")
+        if self.risk is not None and not 0 < self.risk < 1:
+            raise VhdError(f"risk must be a probability between 0 and 1, such as 0.05, got {self.risk}.")
 
     def changed(self, **changes: Unpack[OptionChanges]) -> PlanningOptions:
-        """A copy with the given changes; None means no change."""
+        """A copy with the given changes; None means no change. A gamma without a risk replaces the risk."""
         if unknown := set(changes) - {field.name for field in fields(self)}:
             raise UnknownNameError("planning option", sorted(unknown)[0], [field.name for field in fields(self)])
-        return replace(self, **{name: value for name, value in changes.items() if value is not None})  # type: ignore[arg-type]
+        given: dict[str, Any] = {name: value for name, value in changes.items() if value is not None}
+        if "gamma" in given and "risk" not in given:
+            given["risk"] = None
+        return replace(self, **given)
 
     def within(self, config: PlannerConfig) -> PlanningOptions:
         """A copy with at most as many reverse steps as the network has noise levels."""

@@ -55,7 +55,7 @@ def check_trained_for(planned: EnvSpec, spec: EnvSpec) -> None:
     said = "; ".join(f"{name}: {getattr(planned, name)} and {getattr(spec, name)}" for name in differ)
     told = f"the planner was trained for {planned.name}, which differs from {spec.name} ({said})."
     if not {"observation_dim", "state_dims", "goal_dims", "action_dim"}.isdisjoint(differ):
-        raise VhdError(f"{told} Train a planner for {spec.name}, or run this one in {planned.name}.")
+        raise VhdError(f"{told} Train a planner for {spec.name}, or use this one in {planned.name}.")
     if differ:
         warn(f"{told} Its results there say little about its quality.", OtherEnvironmentWarning)
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from vhdiffuser.arguments import shown
 from vhdiffuser.data.build import Builder
 from vhdiffuser.data.official import OfficialFiles
 from vhdiffuser.data.readers import read_own
@@ -114,6 +115,13 @@ class Environment:
     """A module of that extra, to detect whether it is installed."""
 
     def __post_init__(self) -> None:
+        if not isinstance(self.spec, EnvSpec):
+            raise VhdError(f"`spec` of an Environment must be an EnvSpec, got {shown(self.spec)}.")
+        kinds: dict[str, Any] = {"geometry": Geometry, "protocols": Mapping, "recipes": Mapping}
+        kinds |= dict.fromkeys(("step_budget", "simulators", "window_steps"), int)
+        for field_name, kind in kinds.items():
+            if not isinstance(given := getattr(self, field_name), kind):
+                raise VhdError(f"{self.name}: `{field_name}` must be a {kind.__name__}, got {shown(given)}.")
         shortest, T_max = self.spec.L_min, self.spec.T_max
         if not self.step_budget:
             object.__setattr__(self, "step_budget", 4 * T_max)
@@ -157,8 +165,9 @@ class Environment:
         if self.simulator is None:
             raise VhdError(
                 f"{self.name}: there is data, but no simulator to execute plans in. `vhd train`, `vhd plan`, "
-                "`vhd eval-length`, `vhd eval-plans` and `vhd serve` work without; to execute, give an Environment "
-                "with a simulator (`vhd bench my_robot.py:make`, or `vhdiffuser.register`; docs/extending.md)."
+                "`vhd eval-length`, `vhd eval-plans` and `vhd serve` work without. To execute plans, drive the robot "
+                "with vhdiffuser.Agent (docs/tutorials/2-log-to-closed-loop.md), or give an Environment with a "
+                "simulator (`vhd bench my_robot.py:make`, or `vhdiffuser.register`; docs/extending.md)."
             )
         return self.simulator
 

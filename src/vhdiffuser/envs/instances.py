@@ -38,7 +38,7 @@ def load_instances(path: Path, env: InstanceSource) -> list[Instance]:
         if array.ndim != 2 or not np.issubdtype(array.dtype, np.number):
             raise DataError(f"{path}: `{name}` must be a 2-D array of numbers, got {array.dtype} {array.shape}.")
     if len(starts) != len(goals) or len(starts) == 0:
-        raise DataError(f"{path}: {len(starts)} starts and {len(goals)} goals; needs equally many, and at least one.")
+        raise DataError(f"{path}: {len(starts)} starts and {len(goals)} goals; give as many of both, and at least one.")
     instances = []
     for number, (start, goal) in enumerate(zip(starts, goals, strict=True)):
         instance = Instance(start.astype(np.float32), goal.astype(np.float32), number)

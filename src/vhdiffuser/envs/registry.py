@@ -10,16 +10,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from vhdiffuser.arguments import shown
 from vhdiffuser.data.store import dataset_path, saved_facts, saved_names
 from vhdiffuser.envs.checked import foreign_code
 from vhdiffuser.envs.environment import Environment
 from vhdiffuser.envs.gym_ids import register_id
+from vhdiffuser.envs.references import load_attribute
 from vhdiffuser.errors import UnknownNameError, VhdError
 from vhdiffuser.extensions import Registry
 from vhdiffuser.files import checked_name
@@ -90,7 +90,7 @@ def known_names() -> list[str]:
 
 
 def get_environment(name: str) -> Environment:
-    """The environment of a name, of an imported dataset, or of a reference such as `my_robot.py:make`."""
+    """The environment with this name, of an imported dataset, or from a reference such as `my_robot.py:make`."""
     if not isinstance(name, str):
         raise VhdError(f"an environment is given by its name, or as file.py:function; got {shown(name)}.")
     if name.endswith(".py") and Path(name).is_file():
@@ -142,21 +142,9 @@ def _of_dataset(name: str) -> Environment:
 
 def load_reference(reference: str) -> tuple[Environment, ...]:
     """The environments that `file.py:attribute` or `package.module:attribute` refers to."""
-    place, _, attribute = reference.rpartition(":")
-    try:
-        with foreign_code(f"environment '{reference}': importing {place}"):
-            module = _import_file(Path(place)) if place.endswith(".py") else import_module(place)
-    except VhdError as error:
-        if not isinstance(error.__cause__, ImportError):
-            raise
-        raise VhdError(
-            f"environment '{reference}': {error.__cause__}. Give file.py:function or package.module:function."
-        ) from None
-    if not hasattr(module, attribute):
-        raise VhdError(f"environment '{reference}': {place} has no '{attribute}'.")
-    value: Any = getattr(module, attribute)
+    value = load_attribute("environment", reference)
     if callable(value) and not isinstance(value, Environment):
-        with foreign_code(f"environment '{reference}': {attribute}()"):
+        with foreign_code(f"environment '{reference}': {reference.rpartition(':')[2]}()"):
             value = value()
     found = (value,) if isinstance(value, Environment) else tuple(value) if isinstance(value, Iterable) else ()
     if not found or not all(isinstance(item, Environment) for item in found):
@@ -170,16 +158,3 @@ def register_ids() -> None:
     for environment in _environments.registered():
         if environment.simulator is not None:
             register_id(environment)
-
-
-def _import_file(path: Path) -> Any:
-    """Import a file as a module; worker processes can import it too, since they share our search path."""
-    if not path.is_file():
-        raise VhdError(f"{path}: no such file.")
-    folder, name = str(path.resolve().parent), path.stem
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
-    module = import_module(name)
-    if Path(getattr(module, "__file__", None) or "").resolve() != path.resolve():
-        raise VhdError(f"{path}: a module named '{name}' is there already. Rename the file.")
-    return module

@@ -34,7 +34,7 @@ class Outcome:
     rollout: Rollout
     """The execution; replaying its actions from the instance repeats it."""
     predicted_length: int | None
-    """L_hat of the first plan; None if the horizon is fixed."""
+    """L_hat of the first plan; None if it was not predicted."""
     final_distance: float
     """||s_final - g||_inf, normalised."""
     planning_seconds: float

@@ -9,10 +9,11 @@ from typing import Any
 from vhdiffuser.control.inverse_dynamics import DynamicsConfig, InverseDynamicsController, proprioception_dims
 from vhdiffuser.diffusion.sampler import reverse_levels
 from vhdiffuser.errors import DataError, VhdError
-from vhdiffuser.files import atomic_path
+from vhdiffuser.files import atomic_path, sha256
 from vhdiffuser.length.config import goal_dims
 from vhdiffuser.length.predictor import LengthPredictor
 from vhdiffuser.normalizer import Normalizer
+from vhdiffuser.planner.calibrated import FILE, belongs, relabelled, write_calibration
 from vhdiffuser.planner.planner import Planner
 from vhdiffuser.runtime.network import Network, OnnxNetwork
 from vhdiffuser.types import EnvSpec
@@ -43,6 +44,9 @@ def export_onnx(
     if predictor is not None and predictor.routes is not None:
         fingerprint = predictor.header().data_fingerprint
         written[ROUTE] = predictor.routes.save(folder / ROUTE, predictor.spec, predictor.normalizer, fingerprint)
+    if (calibration := planner.calibration) is not None and belongs(planner, calibration):
+        digests = {Path(name).stem: sha256(folder / name) for name in models if name != "dynamics.onnx"}
+        written[FILE] = write_calibration(folder / FILE, relabelled(calibration, digests))
     return {**written, CONFIG: write_config(folder, _config(planner, predictor, controller), list(written.values()))}
 
 
@@ -51,7 +55,9 @@ def load_onnx_controller(folder: Path | str) -> InverseDynamicsController:
     folder = Path(folder)
     content = read_checked(folder)
     if content["dynamics"] is None:
-        raise DataError(f"{folder}: has no dynamics.onnx: the controller of {content['spec']['name']} is no network.")
+        raise DataError(
+            f"{folder}: has no dynamics.onnx: the controller of {content['spec']['name']} is not a network."
+        )
     dynamics = content["dynamics"]
     return InverseDynamicsController(
         OnnxNetwork((folder / "dynamics.onnx").read_bytes()),
@@ -65,7 +71,9 @@ def load_onnx_controller(folder: Path | str) -> InverseDynamicsController:
 
 def _model(kind: str, network: Network) -> bytes:
     if not isinstance(network, OnnxNetwork):
-        raise VhdError(f"this {kind} is a {type(network).__name__}, not a network of ours on the CPU: not exported.")
+        raise VhdError(
+            f"this {kind} is a {type(network).__name__}, not one of our networks on the CPU, so it cannot be exported."
+        )
     return network.model
 
 

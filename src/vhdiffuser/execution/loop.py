@@ -38,8 +38,9 @@ class BatchPlanner(Protocol):
         """Normaliser of the planning state; success is decided in its units."""
         ...
 
-    def predict_lengths(self, starts: FloatArray, goals: FloatArray) -> IntArray:
-        """L_hat of each pair, after gamma and clipping: (B, d), (B, goal_dim) -> (B,)."""
+    def predict_lengths(self, starts: FloatArray, goals: FloatArray) -> IntArray | None:
+        """L_hat of each pair, after gamma and clipping: (B, d), (B, goal_dim) -> (B,); None: it predicts none, and
+        chooses the length of each plan as it makes it."""
         ...
 
     def plan_batch(
@@ -82,7 +83,7 @@ class Episode:
     phase: Phase = "waiting"
     """Whether it needs a plan, follows one or has ended."""
     predicted: int | None = None
-    """L_hat of the first plan; None if the horizon is given."""
+    """L_hat of the first plan; None if it was not predicted."""
     success: bool = False
     """Whether the last observation lies in the goal region."""
     planning: float = 0.0
@@ -174,16 +175,14 @@ class ControlLoop:
         begun = time.perf_counter()
         states = self.planner.spec.planning_state(np.stack([item.observations[-1] for item in episodes]))
         goals = np.stack([item.goal for item in episodes])
-        if self.horizon is None:
-            lengths = np.asarray(self.planner.predict_lengths(states, goals))
-        else:
-            lengths = np.full(len(episodes), self.horizon)
+        predicted = self.planner.predict_lengths(states, goals) if self.horizon is None else None
+        lengths = predicted if self.horizon is None else np.full(len(episodes), self.horizon)
         seeds = np.array([plan_seed(self.seed, item.number, len(item.plans)) for item in episodes], np.int64)
         plans = self.planner.plan_batch(states, goals, lengths, seeds=seeds)
         share = (time.perf_counter() - begun) / len(episodes)
-        for item, plan, length in zip(episodes, plans, lengths, strict=True):
-            if self.horizon is None and not item.plans:
-                item.predicted = int(length)
+        for number, (item, plan) in enumerate(zip(episodes, plans, strict=True)):
+            if predicted is not None and not item.plans:
+                item.predicted = int(predicted[number])
             item.plans.append((item.steps, plan))
             item.index = 0
             item.phase = "following"

@@ -122,7 +122,7 @@ class LengthPredictor:
 
         `starts` is (..., d) and `goals` (..., goal_dim) or (..., d), in the environment's units; leading shapes
         broadcast. Of a whole goal state only the goal dimensions are used, unless the network was trained on whole
-        states (`full_state_goals`); then a goal given as a place means to be there at rest. Returns the broadcast
+        states (`full_state_goals`); then a goal given as a position means being there at rest. Returns the broadcast
         shape, float32.
         """
         return self._quantiles(starts, goals)[..., 0]
@@ -186,9 +186,9 @@ class LengthPredictor:
         return np.asarray(supported & np.isfinite(steps))
 
     def route(self, start: npt.ArrayLike, goal: npt.ArrayLike) -> Route:
-        """The route from a start (d,) to a goal (goal_dim,), of any length: places and the steps to each.
+        """The route from a start (d,) to a goal (goal_dim,), of any length: positions and the steps to each.
 
-        Where no observed moves join the two, `known` is False and the route is just the two.
+        If no observed transitions connect them, `known` is False and the route is just the two.
         """
         if self.routes is None:
             raise VhdError(

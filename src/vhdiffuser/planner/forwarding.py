@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.planner.planner import Planner
 from vhdiffuser.trajectories import Plan
-from vhdiffuser.types import EnvSpec, FloatArray, IntArray
+from vhdiffuser.types import BoolArray, EnvSpec, FloatArray, IntArray
 
 
 @dataclass(frozen=True)
@@ -47,3 +49,30 @@ class KeepsDenoising(ForwardingPlanner):
     ) -> list[Plan]:
         """B plans, in order, each with its `denoising`."""
         return self.planner.plan_batch(starts, goals, lengths, seeds=seeds, keep_denoising=True)
+
+
+@dataclass(frozen=True)
+class BeginsWith(ForwardingPlanner):
+    """A planner whose executions begin with a plan already made, such as one for a deadline; replans are its own."""
+
+    plan: Plan
+    """The plan. Executions must start at its first state."""
+
+    def predict_lengths(self, starts: FloatArray, goals: FloatArray) -> IntArray:
+        """(B,) L_hat; the plan's own where it begins."""
+        lengths = np.asarray(self.planner.predict_lengths(starts, goals))
+        return np.where(self._begins(starts), self.plan.length, lengths)
+
+    def plan_batch(
+        self, starts: FloatArray, goals: FloatArray, lengths: IntArray | None = None, *, seeds: IntArray
+    ) -> list[Plan]:
+        """B plans, in order."""
+        first = self._begins(starts)
+        others = np.flatnonzero(~first)
+        own = None if lengths is None else lengths[others]
+        made = iter(self.planner.plan_batch(starts[others], goals[others], own, seeds=seeds[others]))
+        return [self.plan if begins else next(made) for begins in first]
+
+    def _begins(self, starts: FloatArray) -> BoolArray:
+        """(B,) whether each start is the plan's first state."""
+        return (np.asarray(starts) == self.plan.states[0]).all(axis=1)

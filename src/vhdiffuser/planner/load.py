@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vhdiffuser.planner.planner import Outside, Planner
+from vhdiffuser.planner.planner import Planner
+from vhdiffuser.planner.requests import Outside
 from vhdiffuser.weights.places import Source
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ def load_planner(
 
     `name` is an environment with shipped weights (`vhd models` lists them), an environment that you have trained with
     `source="trained"`, a folder of weights, or a repository `OWNER/NAME` of the Hugging Face Hub. `options` are those
-    of `Planner.with_options`: sampler, steps, gamma, smoothing, stretch, candidates.
+    of `Planner.with_options`: sampler, steps, gamma, smoothing, stretch, candidates, piece, tube, risk.
 
     >>> planner = load_planner("maze2d-large", candidates=4)         # doctest: +SKIP
     >>> plan = planner.plan(start=[1, 1, 0, 0], goal=[7, 9])         # doctest: +SKIP

@@ -12,6 +12,7 @@ from vhdiffuser.length.config import LengthConfig
 from vhdiffuser.length.predictor import LengthPredictor
 from vhdiffuser.length.route import RouteGraph
 from vhdiffuser.normalizer import Normalizer
+from vhdiffuser.planner.calibrated import FILE, read_calibration
 from vhdiffuser.runtime.network import OnnxNetwork
 from vhdiffuser.types import EnvSpec
 from vhdiffuser.weights.onnx_folder import ROUTE, read_checked
@@ -28,6 +29,7 @@ def load_parts(folder: Path) -> tuple[dict[str, Any], LengthPredictor | None]:
         "normalizer": Normalizer.from_json(content["normalizer"]),
         "options": PlanningOptions.from_json(content["planning"]),
         "motion": FastestMotion.from_notes(content["motion"]),
+        "calibration": read_calibration(folder / FILE) if FILE in content["files"] else None,
     }
     if content["length"] is None:
         return arguments, None

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from vhdiffuser.arguments import shown
 from vhdiffuser.errors import DataError, UnknownNameError, VhdError, needs_extra
 from vhdiffuser.files import atomic_path
+from vhdiffuser.length.predictor import LengthPredictor
+from vhdiffuser.planner.calibrated import FILE
+from vhdiffuser.planner.candidates import StepsPredictor
 from vhdiffuser.weights.folder import CARD, CONFIG, front_matter, read_config, write_folder
 from vhdiffuser.weights.format import ModelHeader, Tensors
 from vhdiffuser.weights.places import Source, find_model, shipped_environments
+
+if TYPE_CHECKING:
+    from vhdiffuser.planner.planner import Planner
 
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 
@@ -60,7 +68,7 @@ def _from_hub(repo_id: str, local_files_only: bool, revision: str | None) -> Pat
     with needs_extra("hub", f"loading '{repo_id}' (no folder of weights here) from the Hugging Face Hub"):
         from huggingface_hub import snapshot_download
         from huggingface_hub.errors import HfHubHTTPError
-    files = ["*.safetensors", CONFIG, CARD]
+    files = ["*.safetensors", CONFIG, CARD, FILE]
     try:
         return Path(
             snapshot_download(repo_id, revision=revision, local_files_only=local_files_only, allow_patterns=files)
@@ -72,6 +80,39 @@ def _from_hub(repo_id: str, local_files_only: bool, revision: str | None) -> Pat
                 "Pass local_files_only=False to download it."
             ) from error
         raise DataError(f"'{repo_id}' could not be downloaded from the Hugging Face Hub: {error}") from error
+
+
+def headers_of(planner: Planner, origin: ModelHeader | None) -> dict[str, ModelHeader]:
+    """The current header of a planner's model file, and that of its Length Predictor if it is a `LengthPredictor`.
+
+    `origin` is the header of the file that it was loaded from.
+    """
+    notes = planner.motion.to_notes() if planner.motion else {}
+    header = replace(
+        origin or ModelHeader("planner", {}, {}, {}, data_fingerprint="", notes=notes),
+        spec=planner.spec.to_json(),
+        config=planner.config.to_json(),
+        normalizer=planner.normalizer.to_json(),
+        planning=planner.options.to_json(),
+    )
+    predictor = planner.length_predictor
+    return {"planner": header} | ({"length": predictor.header()} if isinstance(predictor, LengthPredictor) else {})
+
+
+def predictor_models(predictor: StepsPredictor | None) -> dict[str, tuple[Tensors, ModelHeader]]:
+    """The model files of a planner's Length Predictor: itself, and its route graph if it has one."""
+    if predictor is None:
+        return {}
+    if not isinstance(predictor, LengthPredictor):
+        raise VhdError(
+            f"a {type(predictor).__name__} cannot be saved: only a vhdiffuser.LengthPredictor can. Set "
+            "planner.length_predictor to one, or to None to save the planner alone."
+        )
+    header = predictor.header()
+    models = {"length": (predictor.network.tensors, header)}
+    if (routes := predictor.routes) is not None:
+        models["route"] = routes.model(predictor.spec, predictor.normalizer, header.data_fingerprint)
+    return models
 
 
 def save_folder(folder: Path, models: Mapping[str, tuple[Tensors, ModelHeader]]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,10 @@ from vhdiffuser.errors import OutsideDataWarning, VhdError, warn
 from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.types import EnvSpec, FloatArray, IntArray
 
+LONGEST = 65_536
+"""States of the longest plan that may be composed."""
+Outside = Literal["warn", "refuse", "ignore"]
+"""What happens to a start or goal beyond the limits of the training data."""
 EDGE = 1e-3
 """Normalised tolerance beyond the data's limits before a value counts as outside."""
 

@@ -6,12 +6,56 @@ from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
+import numpy.typing as npt
 
-from vhdiffuser.diffusion.guidance import Cost
-from vhdiffuser.errors import BlockedRouteWarning, warn
+from vhdiffuser.diffusion.guidance import BoxCost, Cost, CostFunction
+from vhdiffuser.errors import BlockedRouteWarning, needs_extra, warn
 from vhdiffuser.length.route import Route, RouteGraph
 from vhdiffuser.normalizer import Normalizer
-from vhdiffuser.types import BoolArray, EnvSpec, FloatArray
+from vhdiffuser.planner.requests import RequestError
+from vhdiffuser.types import BoolArray, EnvSpec, FloatArray, IntArray
+
+
+def joined(
+    graph: RouteGraph, spec: EnvSpec, normalizer: Normalizer, starts: npt.ArrayLike, goals: npt.ArrayLike
+) -> BoolArray:
+    """(B,) whether a route is known from each start to each goal, so that its plan may be of any length."""
+    here = spec.goal_of(normalizer.normalize(np.asarray(starts, np.float32)))
+    ends = np.asarray(goals, np.float32)
+    places = ends if ends.shape[-1] == spec.goal_dim else spec.goal_of(ends)
+    there = normalizer.select(spec.goal_dims).normalize(places)
+    return np.isfinite(graph.steps(here, there))
+
+
+def refuse_too_long(lengths: IntArray, routes: Sequence[Route | None], longest: int) -> None:
+    """Refuse plans of more than `longest` states that have no route."""
+    beyond = [n for n, route in enumerate(routes) if route is None and lengths[n] > longest]
+    if beyond:
+        raise RequestError(
+            f"pair {beyond[0]}: a plan of {int(lengths[beyond[0]])} states needs a route, but no observed moves "
+            f"connect its start and goal. Without one, plans have at most {longest} states."
+        )
+
+
+def position_cost(avoid: npt.ArrayLike | CostFunction, spec: EnvSpec, normalizer: Normalizer) -> Cost:
+    """The cost of positions to avoid: the caller's function, or that of boxes grown by the goal tolerance."""
+    if callable(avoid):
+        with needs_extra("train", "a function of positions to avoid"):
+            from vhdiffuser.diffusion.torch_cost import TorchCost
+        return TorchCost(avoid)
+    return BoxCost(spec, avoid, spec.epsilon * spec.goal_of(normalizer.scale))
+
+
+def make_router(
+    graph: RouteGraph, spec: EnvSpec, normalizer: Normalizer, avoid: npt.ArrayLike | CostFunction | None
+) -> Router:
+    """Routes for composed plans, around what is to be avoided."""
+    costs: list[Cost] = []
+    if avoid is not None:
+        costs.append(position_cost(avoid, spec, normalizer))
+        if not callable(avoid):
+            costs.append(BoxCost(spec, avoid, np.zeros(spec.goal_dim, np.float32)))
+    return Router(graph, spec, normalizer, costs)
 
 
 class Router:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from vhdiffuser.arguments import as_numbers
 from vhdiffuser.planner.requests import RequestError
 from vhdiffuser.trajectories import Plan
-from vhdiffuser.types import EnvSpec, FloatArray
+from vhdiffuser.types import EnvSpec, FloatArray, IntArray
 
 PlanLeg = Callable[[FloatArray, FloatArray, int | None, int], Plan]
 """(start (d,), goal, length, seed) -> plan."""
@@ -29,6 +29,26 @@ def checked_waypoints(spec: EnvSpec, via: npt.ArrayLike) -> FloatArray:
             f"via needs a list of waypoints of the {spec.goal_dim} finite numbers {names}; got shape {places.shape}."
         )
     return places
+
+
+def plan_via(
+    plan_leg: PlanLeg,
+    spec: EnvSpec,
+    start: FloatArray,
+    goal: FloatArray,
+    via: npt.ArrayLike,
+    length: int | None,
+    predict_lengths: Callable[[FloatArray, FloatArray], IntArray],
+    seed: int,
+) -> Plan:
+    """A plan through waypoints, of their predicted lengths or of `length` states in all."""
+    places = checked_waypoints(spec, via)
+    lengths: list[int | None] = [None] * (len(places) + 1)
+    if length is not None:  # dimensions that a waypoint leaves open are taken to be 0
+        starts = np.stack([start, *(spec.start_state(place) for place in places)])
+        ends = np.stack([*places, spec.place_of(goal)])
+        lengths = [*shared_out(length, predict_lengths(starts, ends).tolist())]
+    return plan_legs(plan_leg, start, [*places, goal], lengths, seed)
 
 
 def plan_legs(

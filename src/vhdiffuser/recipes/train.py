@@ -123,9 +123,10 @@ def train_dynamics(
     restart: bool = False,
     on_status: OnStatus | None = None,
 ) -> Path:
-    """Train an inverse dynamics model: the action from an observation and the plan ahead. Arguments as above.
+    """Train an inverse dynamics model: the action from an observation and the plan ahead.
 
-    With `rounds`, each round is a run of its own within the run's folder; the last one's model is the result.
+    Arguments as in `train_planner`. With `rounds`, each round is a separate run within the run's folder; the last
+    one's model is the result.
     """
     data, environment, chosen = _resolved(dataset, recipe)
 

@@ -81,7 +81,7 @@ def _panels(
                     name = f"{arm} ({PROTOCOL_LABELS[protocol]})"
                     axes.plot(*np.array(points).T, style, marker=".", color=f"C{number}", label=name)
         axes.set_xlabel(label)
-        axes.set_title(title)
+        axes.set_ylabel(title)
         axes.grid(alpha=0.3)
     panels[0].legend(fontsize=6)
     figure.suptitle(environment, fontsize=9)
@@ -89,12 +89,12 @@ def _panels(
 
 
 def _draw_mismatch(rows: Rows, environment: str, path: Path) -> Path:
-    values = (("success_rate", "SR (%)", 100.0), ("spl", "SPL", 1.0))
+    values = (("success_rate", "SR [%]", 100.0), ("spl", "SPL", 1.0))
     return _panels(rows, environment, path, "scale", "lambda (times L_hat or H)", values)
 
 
 def _draw_curve(rows: Rows, environment: str, path: Path) -> Path:
-    values = (("success_rate", "SR (%)", 100.0), ("average_executed_steps", "AES (steps)", 1.0))
+    values = (("success_rate", "SR [%]", 100.0), ("average_executed_steps", "AES [steps]", 1.0))
     return _panels(rows, environment, path, "updates", "updates", values)
 
 
@@ -110,7 +110,7 @@ def _draw_bars(rows: Rows, environment: str, path: Path, group: str, bar: str, v
         error = np.maximum(np.stack([height - ends[0], ends[1] - height]), 0)
         axes.bar(x, height, width=0.75 / len(bars), yerr=error, capsize=2, color=f"C{number}", label=name)
     axes.set_xticks(range(len(groups)), groups, fontsize=7)
-    axes.set_ylabel("SR (%)")
+    axes.set_ylabel("SR [%]")
     axes.set_title(f"{environment}: {title}", fontsize=9)
     axes.legend(fontsize=7)
     return save_figure(figure, path)

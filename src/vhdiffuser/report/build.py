@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
+from typing import Any
 
 from vhdiffuser.errors import DataError
 from vhdiffuser.files import atomic_path
@@ -15,7 +16,8 @@ from vhdiffuser.report.pipeline import pipeline
 from vhdiffuser.report.tables import NOTE, OLD, OLD_NOTE, Table, main_table, peers_table, seeds_table, time_table
 from vhdiffuser.report.tracks import TRACKS, differences_table, track_of
 from vhdiffuser.results.cells import FIRST_TEST_SEED, Cell, published
-from vhdiffuser.results.checks import REPORTED
+from vhdiffuser.results.checks import missing_facts
+from vhdiffuser.results.configs import FOREIGN
 from vhdiffuser.results.paired import unpaired
 from vhdiffuser.results.paths import PAIRS, plans_path, rollout_path
 from vhdiffuser.results.rollout_files import load_plans, load_rollout
@@ -68,13 +70,13 @@ def write_report(folder: Path, out: Path | None = None) -> list[Path]:
             drawn = [
                 cell
                 for cell in cells
-                if cell.key[3] == distribution and cell.key[2] in PROTOCOL_LABELS and track_of(cell.key[1]) == track
+                if cell.key[3] == distribution and cell.key[2] in PROTOCOL_LABELS and track_of(cell) == track
             ]
             if drawn:
                 table, notes = main_table(drawn)
                 said = notes if sections else [NOTE, *notes]  # explain how to read a table once
-                sections += [(f"{heading}. {title}", table), *(("", note) for note in said)]
-    if not any(track_of(cell.key[1]) == "paper" for cell in cells):
+                sections += [(_title(track, heading, distribution, title), table), *(("", note) for note in said)]
+    if not any(track_of(cell) == "paper" for cell in cells):
         sections.append((TRACKS["paper"], NO_PAPER))
     differing = differences_table(environments)
     if differing.rows:
@@ -108,6 +110,11 @@ def write_report(folder: Path, out: Path | None = None) -> list[Path]:
     return [path for path, _ in pages] + pictures
 
 
+def _title(track: str, heading: str, distribution: str, title: str) -> str:
+    """The paper has no numbers of other planners to stand beside theirs."""
+    return heading if (track, distribution) == ("foreign", "reset") else f"{heading}. {title}"
+
+
 def _left_out(files: Sequence[ResultFile], folder: Path) -> str:
     names = ", ".join(str(item.path.relative_to(folder)) for item in files)
     return (
@@ -129,7 +136,7 @@ def _order(item: ResultFile) -> tuple[int, int, int, str]:
 
 def _require_conditions(files: Sequence[ResultFile]) -> None:
     for item in files:
-        if lacks := [key for key in REPORTED if key not in item.config]:
+        if lacks := missing_facts(item.config):
             raise DataError(
                 f"{item.path}: its first line lacks {', '.join(lacks)}, which a report needs. Delete the file and run "
                 "`vhd bench` again."
@@ -156,9 +163,9 @@ def conditions_table(cells: Sequence[Cell]) -> Table:
                 str(len(cell.rows)),
                 ", ".join(map(str, cell.seeds)) + (OLD if cell.streams < STREAMS else ""),
                 source.get("distribution") or f"file {source['file_sha256'][:12]}",
-                f"{config['sampler']}, {config['sampler_steps']} steps",
+                "its own" if FOREIGN in config else f"{config['sampler']}, {config['sampler_steps']} steps",
                 str(config["candidates"]),
-                str(config["gamma"]) if config["horizon"] is None else f"L = {config['horizon']}",
+                _margin(config),
                 replan,
                 str(rule["budget"] or "the plan"),
                 f"{name} ({settings})" if settings else name,
@@ -191,8 +198,9 @@ def draw_figures(
     rows = [row for cell in own for row in cell.rows]
 
     plans = plans_path(folder, environment)
-    if plans.is_file():
-        path = figures.length_mismatch(load_plans(plans), out / f"{environment}-mismatch.png")
+    sheet = load_plans(plans) if plans.is_file() else None
+    if sheet is not None and len({len(places) for places in sheet.plans}) > 1:
+        path = figures.length_mismatch(sheet, out / f"{environment}-mismatch.png")
         drawn.append((f"{environment}: length mismatch (Fig. 1)", path))
     if (path_or_none := _case(out, environment, own)) is not None:
         rule = "the farthest of the saved instances"
@@ -216,12 +224,20 @@ def draw_figures(
     return drawn
 
 
+def _margin(config: Mapping[str, Any]) -> str:
+    """What sets the lengths of plans: gamma, a risk, or a fixed horizon; a planner of another kind has none of these."""
+    if config["horizon"] is not None:
+        return f"L = {config['horizon']}"
+    return str(config.get("gamma", "-")) if config.get("risk") is None else f"risk {config['risk']:g}"
+
+
 def _by_gamma(found: Sequence[ResultFile], environment: str) -> list[tuple[float, Summary]]:
     """(gamma, summary) of VHD in the main folder and those of a sweep: newest streams, pieces of one size."""
     alike: dict[tuple[int, int], dict[Path, list[ResultFile]]] = {}
     for item in found:
         names = (item.config["environment"], item.config["method"], item.distribution)
-        if names == (environment, "vhd", "reset") and item.config["protocol"] in PROTOCOL_LABELS:
+        of_gamma = item.config.get("risk") is None
+        if of_gamma and names == (environment, "vhd", "reset") and item.config["protocol"] in PROTOCOL_LABELS:
             folders = alike.setdefault((item.streams, item.config.get("piece", 0)), {})
             folders.setdefault(item.path.parent, []).append(item)
     for _, folders in sorted(alike.items(), reverse=True):
@@ -277,10 +293,14 @@ def _html(sections: Sequence[tuple[str, str | Table | Path]], out: Path) -> str:
             parts.append(f'<img src="{content.relative_to(out).as_posix()}" alt="{escape(title)}">')
         else:
             parts.append(f"<p>{escape(content)}</p>")
-    body = "\n".join(parts)
+    return page("Results", "\n".join(parts))
+
+
+def page(title: str, body: str) -> str:
+    """A whole HTML page, styled."""
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>VH-Diffuser: results</title>\n<style>{_STYLE}</style>\n</head>\n"
-        f"<body>\n<h1>Results</h1>\n{body}\n</body>\n</html>\n"
+        f"<title>VH-Diffuser: {title.lower()}</title>\n<style>{_STYLE}</style>\n</head>\n"
+        f"<body>\n<h1>{title}</h1>\n{body}\n</body>\n</html>\n"
     )

@@ -41,10 +41,10 @@ def write_card(environment: str, models: Mapping[str, ShippedModel], results: Pa
 
 def _earlier_data(path: Path) -> dict[str, Any]:
     """What a previous card says about the data."""
-    data = read_json(path, "Delete it: the card is written anew.").get("data")
+    data = read_json(path, "Delete it: the card will be written again.").get("data")
     kinds = {"fingerprint": str, "source": str, "details": dict, "transitions": int}
     if not isinstance(data, dict) or not all(isinstance(data.get(key, kind()), kind) for key, kind in kinds.items()):
-        raise DataError(f"{path}: not a card (its 'data' is {shown(data)}). Delete it: the card is written anew.")
+        raise DataError(f"{path}: not a card (its 'data' is {shown(data)}). Delete it: the card will be written again.")
     return data
 
 

@@ -33,7 +33,8 @@ def draw_dataset(spec: EnvSpec, episodes: Episodes, path: Path, steps: int = 20_
             axis.autoscale()
             axis.set_aspect("equal", adjustable="datalim")
     states = sum(len(places) for places in paths)
-    figure.suptitle(f"{spec.name}: {states:,} of {len(episodes.observations):,} states")
+    shown = f"{spec.name}: {states:,} of {len(episodes.observations):,} states"
+    figure.suptitle(f"{shown}\ndark to bright: from the beginning to the end of each episode", fontsize=9)
     return save_figure(figure, path)
 
 

@@ -64,7 +64,7 @@ def draw_failures(
             draw_path(axes, flat(places), color=PLAN_COLOUR, linewidth=3, alpha=0.55, label="plan")
         executed = flat(kept.states[:, goal_dims])
         draw_path(axes, executed, color=PATH_COLOUR, linewidth=1, label="executed")
-        axes.plot(*executed[-1], "x", color=PATH_COLOUR, markersize=6, zorder=6)
+        axes.plot(*executed[-1], "x", color=PATH_COLOUR, markersize=6, zorder=6, label="where it ended")
         draw_ends(axes, executed[0], flat(kept.instance.goal), flat(tolerance))
         if len(config["walls"]) == 0:
             _same_frame(axes, flat(everywhere))

@@ -35,7 +35,8 @@ def length_mismatch(sheet: PlanSheet, path: Path) -> Path:
         draw_ends(axes, places[0], sheet.goal)
         axes.set_title(f"{sheet.planner} at L = {len(places)}" if sheet.planner else f"FH-{len(places)}", fontsize=9)
     add_legend(figure, panels)
-    figure.suptitle(f"{sheet.environment}: one pair, three lengths; {sheet.rule}", fontsize=8)
+    title = f"{sheet.environment}: one start-goal pair at different lengths"
+    figure.suptitle(f"{title}; {sheet.rule}" if sheet.rule else title, fontsize=8)
     return save_figure(figure, path)
 
 
@@ -103,7 +104,8 @@ def gamma_sensitivity(cells: Sequence[tuple[float, Summary]], path: Path) -> Pat
         for axes, value in zip(panels, (_sr_bar, _aes_bar), strict=True):
             bars = [value(item) for _, item in points]
             label = f"VHD ({PROTOCOL_LABELS[protocol]})"
-            _errorbar(axes, [gamma for gamma, _ in points], bars, label, style, colour=METHOD_COLOURS["vhd"])
+            marker = "o" if protocol == "rp" else "s"
+            _errorbar(axes, [gamma for gamma, _ in points], bars, label, style, marker, METHOD_COLOURS["vhd"])
     _label_panels(panels, "gamma")
     return save_figure(figure, path)
 
@@ -116,7 +118,8 @@ def geodesic_success(rows: Sequence[Row], protocol: str, path: Path, bins: int =
     member = np.clip(np.searchsorted(edges, distances, side="right") - 1, 0, max(len(edges) - 2, 0))
     methods, hits = np.array([row.method for row in known]), np.array([row.success for row in known])
     figure, (axes,) = new_figure(1, 1, size=4.6)
-    drawn = [name for name in METHOD_LABELS if name in methods]
+    labels = METHOD_LABELS | {name: name for name in dict.fromkeys(methods.tolist()) if name not in METHOD_LABELS}
+    drawn = [name for name in labels if name in methods]
     for order, method in enumerate(drawn):
         # Offset, so that the intervals do not overlap.
         aside = (order - (len(drawn) - 1) / 2) * 0.012 * float(np.ptp(distances))
@@ -127,9 +130,10 @@ def geodesic_success(rows: Sequence[Row], protocol: str, path: Path, bins: int =
                 low, high = wilson_interval(int(hits[chosen].sum()), int(chosen.sum()))
                 x.append(float(distances[chosen].mean()) + aside)
                 bars.append((100 * float(hits[chosen].mean()), 100 * low, 100 * high))
-        _errorbar(axes, x, bars, METHOD_LABELS[method], "-", colour=METHOD_COLOURS[method])
-    axes.set_xlabel("geodesic distance (units of the environment)")
-    axes.set_title(f"SR (%) by distance, {PROTOCOL_LABELS.get(protocol, protocol)}")
+        _errorbar(axes, x, bars, labels[method], "-", colour=METHOD_COLOURS.get(method))
+    (label,) = axis_labels(known[0].environment if known else "", ("geodesic distance",))
+    axes.set_xlabel(label)
+    axes.set_ylabel(f"SR ({PROTOCOL_LABELS.get(protocol, protocol)}) [%]")
     axes.set_ylim(-3, 103)
     axes.grid(alpha=0.3)
     axes.legend(fontsize=7)
@@ -158,12 +162,12 @@ def _aes_bar(item: Summary) -> tuple[float, float, float]:
 
 
 def _label_panels(panels: Sequence[Any], x: str) -> None:
-    """Titles and x label of a panel with SR and one with AES."""
-    for axes, title in zip(panels, ("SR (%)", "AES (steps)"), strict=True):
+    """Labels of a panel with SR and one with AES."""
+    for axes, y in zip(panels, ("SR [%]", "AES [steps]"), strict=True):
         axes.set_xlabel(x)
-        axes.set_title(title)
+        axes.set_ylabel(y)
         axes.grid(alpha=0.3)
-        axes.legend(fontsize=7)
+        axes.legend(fontsize=7, handlelength=4)
 
 
 def _errorbar(

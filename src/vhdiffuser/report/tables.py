@@ -93,9 +93,10 @@ def main_table(cells: Sequence[Cell]) -> tuple[Table, list[str]]:
     for name in environments:
         label = ENVIRONMENTS.get(name, name)
         head += [f"{label} ours", f"{label} paper"] if beside else [label]
+    labels = METHOD_LABELS | {key[1]: key[1] for key in ours if key[1] not in METHOD_LABELS}
     rows = []
     for protocol, label in PROTOCOL_LABELS.items():
-        for method, method_label in METHOD_LABELS.items():
+        for method, method_label in labels.items():
             if not any(key[1:] == (method, protocol) for key in ours):
                 continue
             rate, steps = [f"{method_label} ({label})", "SR"], ["", "AES"]

@@ -1,4 +1,4 @@
-"""The two tracks of the report: networks of the recipe `default` (ours) and of `paper` (nothing of ours)."""
+"""The tracks of the report: networks of the recipe `default` (ours), of `paper` (nothing of ours), other planners."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from vhdiffuser.envs.registry import find_environment
 from vhdiffuser.report.tables import Table
+from vhdiffuser.results.cells import Cell
+from vhdiffuser.results.configs import FOREIGN
 
 if TYPE_CHECKING:
     from vhdiffuser.recipes.recipe import Recipe
@@ -15,13 +17,20 @@ if TYPE_CHECKING:
 TRACKS = {
     "default": "Track default: our recipe",
     "paper": "Track paper: the paper's recipe, nothing of ours",
+    "foreign": "Other planners",
 }
-"""Recipe -> heading of its results."""
+"""Recipe -> heading of its results; other planners have a heading of their own."""
 
 
-def track_of(method: str) -> str:
-    """The recipe with which a method's networks were trained."""
-    return "paper" if method.endswith("-paper") else "default"
+RECIPES = ("default", "paper")
+"""The tracks that are recipes."""
+
+
+def track_of(cell: Cell) -> str:
+    """The recipe with which a method's networks were trained; `foreign` for planners that are not ours."""
+    if FOREIGN in cell.config:
+        return "foreign"
+    return "paper" if cell.key[1].endswith("-paper") else "default"
 
 
 def differences_table(environments: Sequence[str]) -> Table:
@@ -36,7 +45,7 @@ def differences_table(environments: Sequence[str]) -> Table:
     known = [environment for name in environments if (environment := find_environment(name)) is not None]
     lines = []
     for title, text in _SETTINGS:
-        values = {track: _in_words({item.name: text(get_recipe(item, track)) for item in known}) for track in TRACKS}
+        values = {track: _in_words({item.name: text(get_recipe(item, track)) for item in known}) for track in RECIPES}
         if values["default"] != values["paper"]:
             lines.append((title, values["paper"], values["default"]))
     return Table(("Setting", "paper", "default"), tuple(lines))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from vhdiffuser.results.configs import FOREIGN
+
 if TYPE_CHECKING:
     from vhdiffuser.results.rows import Row
 
@@ -12,19 +14,25 @@ SHARED = ("environment", "method", "protocol", "seed")
 """Fields that every row shares with the file's configuration."""
 _COUNTS = {"instance": 0, "steps": 0, "replans": 0, "planned_length": 2, "predicted_length": 1, "task": 1}
 """Integer fields and their minimum values."""
-_AMOUNTS = ("final_distance", "planning_seconds", "control_seconds", "geodesic", "path")
+_AMOUNTS = ("final_distance", "planning_seconds", "control_seconds", "geodesic", "path", "start_gap")
 """Fields with finite, non-negative numbers."""
 _LARGEST = 1e300
 """What is beyond it is no number of a benchmark; nan and inf are not within it either."""
-_OPTIONAL = ("predicted_length", "task", "geodesic", "path", "score")
+_OPTIONAL = ("predicted_length", "task", "geodesic", "path", "start_gap", "score")
 
 
-_OBJECTS = ("instances", "rule", "models", "controller")
+_OBJECTS = ("instances", "rule", "models", "controller", FOREIGN)
 _WHOLE = ("streams", "sampler_steps", "candidates", "piece")
 _LISTS = ("scale", "goal_dims", "state_names", "walls")
 """What a configuration may hold, by kind; everything is optional but `SHARED`."""
-REPORTED = (*_OBJECTS, *_LISTS, "epsilon", "horizon", "sampler", "sampler_steps", "candidates", "gamma")
-"""What a report needs of a configuration."""
+_OF_OURS = ("sampler", "sampler_steps", "gamma")
+"""What only configurations of our planners have."""
+_REPORTED = ("instances", "rule", "models", "controller", *_LISTS, "epsilon", "horizon", "candidates")
+
+
+def missing_facts(config: Mapping[str, Any]) -> list[str]:
+    """What a report needs of a configuration and does not find there."""
+    return [key for key in (*_REPORTED, *(() if FOREIGN in config else _OF_OURS)) if key not in config]
 
 
 def config_fault(config: Mapping[str, Any]) -> str | None:

@@ -9,6 +9,9 @@ from typing import Any
 AS_SAVED = "as_saved"
 """Key of a configuration that lists the planning options left as saved with the planner."""
 
+FOREIGN = "planner"
+"""Key of a configuration that says where a planner that is not ours came from; rows of ours do not have it."""
+
 
 def differences(
     first: Mapping[str, Any], second: Mapping[str, Any], but: Collection[str] = ()

@@ -35,7 +35,7 @@ class Row:
     environment: str
     """Name of the environment."""
     method: str
-    """`vhd`, `fh-lp`, `fh-h1`, `fh-h2`, `fh-h3`, `vhd-paper`."""
+    """`vhd`, `fh-lp`, `fh-h1`, `fh-h2`, `fh-h3`, `vhd-paper`, or the name of anybody else's planner."""
     protocol: str
     """`ss`, `rp`, or another benchmark's: `d4rl-fixed`, `d4rl-random`, both also with `-rp`, `ogbench`."""
     seed: int
@@ -47,7 +47,7 @@ class Row:
     goal: list[float]
     """(goal_dim,)."""
     predicted_length: int | None
-    """L_hat of the first plan; None if the horizon is fixed."""
+    """L_hat of the first plan; None if it was not predicted."""
     planned_length: int
     """States of the first plan."""
     plan_lengths: list[int]
@@ -68,6 +68,9 @@ class Row:
     """True shortest distance between start and goal in the environment's units, if known."""
     path: float | None = None
     """Length of the executed path in the environment's units; None in rows of version 0.2."""
+    start_gap: float | None = None
+    """Largest distance between a plan's first state and the place where it was made (normalised); None in older
+    rows."""
     score: float | None = None
     """Another benchmark's score of this episode."""
     task: int | None = None

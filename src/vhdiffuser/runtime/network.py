@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from threading import Lock
 from typing import Protocol
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -37,13 +39,31 @@ def check_shapes(tensors: Mapping[str, FloatArray], wanted: Mapping[str, tuple[i
             raise DataError(f"tensor '{name}' holds {tensors[name].dtype.name}, but should hold float32")
 
 
+def weights_digest(network: Network) -> str:
+    """SHA-256 of a network's tensors or, if it was read from an .onnx file, of that file."""
+    if not isinstance(network, OnnxNetwork):
+        return _tensors_digest(network.tensors)
+    if network not in _digests:  # it never changes
+        named = network.named_tensors
+        _digests[network] = hashlib.sha256(network.model).hexdigest() if named is None else _tensors_digest(named)
+    return _digests[network]
+
+
+def _tensors_digest(tensors: Mapping[str, FloatArray]) -> str:
+    digest = hashlib.sha256()
+    for name, tensor in sorted(tensors.items()):
+        digest.update(name.encode())
+        digest.update(tensor.tobytes())
+    return digest.hexdigest()
+
+
 class OnnxNetwork:
     """An ONNX model computed by ONNX Runtime on the calling thread. Several threads may call it at once."""
 
     def __init__(self, model: bytes | Callable[[], bytes], tensors: Mapping[str, FloatArray] | None = None) -> None:
         """`model` is an .onnx file's content, or a function that makes it on first use. `tensors` are those that it is
         made from; without them it cannot be saved as a model file."""
-        self._model, self._tensors = model, None if tensors is None else dict(tensors)
+        self._model, self.named_tensors = model, None if tensors is None else dict(tensors)
         self._lock = Lock()
 
     @cached_property
@@ -54,9 +74,9 @@ class OnnxNetwork:
     @property
     def tensors(self) -> dict[str, FloatArray]:
         """Its tensors by name."""
-        if self._tensors is None:
+        if self.named_tensors is None:
             raise VhdError("a network read from an .onnx file cannot be saved again: save what it was exported from.")
-        return self._tensors
+        return self.named_tensors
 
     def __call__(self, *inputs: FloatArray | int) -> FloatArray:
         """Its output for a batch of inputs."""
@@ -80,7 +100,10 @@ class OnnxNetwork:
         return self  # it never changes
 
     def __reduce__(self) -> tuple[type[OnnxNetwork], tuple[bytes, dict[str, FloatArray] | None]]:
-        return OnnxNetwork, (self.model, self._tensors)
+        return OnnxNetwork, (self.model, self.named_tensors)
+
+
+_digests: WeakKeyDictionary[OnnxNetwork, str] = WeakKeyDictionary()
 
 
 def _session(model: bytes):  # type: ignore[no-untyped-def]  # onnxruntime has no types

@@ -115,7 +115,7 @@ def load_checkpoint(
     if differing:
         raise DataError(
             f"{path} belongs to another run: {'; '.join(differing)}. "
-            "Give the same options to go on, another --name, or --restart to train from the beginning."
+            "Give the same options to continue, another --name, or --restart to train from the beginning."
         )
     try:
         tensors = state_dict(content)
@@ -159,7 +159,7 @@ def _read(folder: Path) -> tuple[Tensors, dict[str, Any]]:
             found = _checked(before)
         except DataError:
             raise DataError(f"{error} The one before it, {before.name}, is damaged too. {_START_OVER}") from error
-        warn(f"{error} Training goes on from the checkpoint before it, of update {found[1]['update']}.")
+        warn(f"{error} Training resumes from the previous checkpoint, update {found[1]['update']}.")
         with suppress(OSError), atomic_path(last) as temporary:
             shutil.copyfile(before, temporary)  # the damaged one must not become the one before
         return found

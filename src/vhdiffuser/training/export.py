@@ -121,8 +121,8 @@ def adopt(environment: Environment, other: str, kinds: Sequence[str], source: So
         if kind == "planner":
             if header.config.get("frame") is None:
                 raise DataError(
-                    f"{path}: knows the places of {other} alone. Train one that does not: `vhd train planner {other} "
-                    "--frame WIDTH`."
+                    f"{path}: can only plan in {other}, since it was trained on absolute positions. Train one that was "
+                    f"not: `vhd train planner {other} --frame WIDTH`."
                 )
             own = load_model(find_model(environment.name, "length", source), "length")[1].normalizer
             header = replace(header, normalizer=_with_places(header.normalizer, own, spec.goal_dims))

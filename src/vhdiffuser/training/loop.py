@@ -225,7 +225,8 @@ class _Run:
         kept = (
             "No checkpoint has been written: run it again"
             if saved is None
-            else f"The checkpoint of update {saved} in {self.folder} is finite: run the same command to go on from it"
+            else f"The checkpoint of update {saved} in {self.folder} is finite: "
+            "run the same command to continue from it"
         )
         raise VhdError(
             f"training diverged: the loss is {float(self.loss):g} at update {self.update}, which is not saved. {kept} "

@@ -84,5 +84,5 @@ def _together() -> Iterator[None]:
         reason = str(error).partition("\n")[0][:200]
         raise VhdError(
             f"another process of this training ended or cannot be reached ({reason}). Checkpoints are kept: run the "
-            "same command to go on from the last one, with any number of processes that its updates can be shared by."
+            "same command to continue from the last one, with any number of processes that can share its updates."
         ) from error

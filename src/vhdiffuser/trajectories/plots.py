@@ -70,7 +70,7 @@ class View:
     ) -> None:
         self._spec, self._own = spec, axes is None
         if axes is not None and not hasattr(axes, "set_xlabel"):
-            raise VhdError(f"ax must be matplotlib axes, such as pyplot.subplots() gives; got {shown(axes)}.")
+            raise VhdError(f"ax must be matplotlib axes, such as pyplot.subplots() returns; got {shown(axes)}.")
         self.axes = _new_axes(spec) if axes is None else axes
         if spec is None or spec.goal_dim not in (2, 3):
             self.axes.set_xlabel("control step" if spec is None else "time [s]")

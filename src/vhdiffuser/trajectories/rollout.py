@@ -40,7 +40,7 @@ class Rollout:
                 raise VhdError(f"the {name} of a rollout are rows of numbers; got {shown(given)}.")
         if len(self.actions) != len(self.observations) - 1:
             raise VhdError(
-                f"{len(self.observations)} observations and {len(self.actions)} actions: one less is needed."
+                f"{len(self.observations)} observations and {len(self.actions)} actions: one action fewer is needed."
             )
         if not isinstance(self.success, bool | np.bool_):
             raise VhdError(f"the success of a rollout is True or False, got {shown(self.success)}.")
@@ -140,5 +140,6 @@ class Rollout:
 
 def _is_made(item: object) -> bool:
     """Whether it is (control step, plan)."""
-    whole = isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], int | np.integer)
-    return whole and isinstance(item[1], Plan)
+    if not isinstance(item, tuple) or len(item) != 2:
+        return False
+    return isinstance(item[0], int | np.integer) and isinstance(item[1], Plan)

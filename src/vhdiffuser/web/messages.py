@@ -48,6 +48,9 @@ class PlanRequest(Numbered):
     goal: Point = Field(description="Goal dimensions.")
     length: int | None = Field(None, ge=2, le=4096, description="States of the plan; predicted if omitted.")
     gamma: FiniteFloat | None = Field(None, gt=0, le=10, description="Margin on the predicted length.")
+    risk: FiniteFloat | None = Field(
+        None, gt=0, lt=1, description="Accepted probability of not arriving, in place of gamma; the scene says whether."
+    )
     sampler: Annotated[str, Field(max_length=64), AfterValidator(_known_sampler)] | None = Field(
         None, description="One of the scene's `samplers`."
     )
@@ -80,6 +83,7 @@ class LengthsRequest(_Strict):
     environment: str = Field(max_length=64)
     pairs: list[Pair] = Field(min_length=1, max_length=MAX_PAIRS)
     gamma: FiniteFloat | None = Field(None, gt=0, le=10)
+    risk: FiniteFloat | None = Field(None, gt=0, lt=1)
 
 
 class FieldRequest(Numbered):
@@ -128,6 +132,7 @@ class SceneReply(_Strict):
     L_min: int
     step_budget: int
     gamma: float
+    calibrated: bool = Field(description="Whether requests may name a risk.")
     sampler: str
     samplers: list[str]
     steps: int
@@ -153,6 +158,8 @@ class HorizonReply(_Strict):
     low: int = Field(description="Smallest L_hat over starts and goals within epsilon.")
     high: int = Field(description="Largest L_hat over starts and goals within epsilon.")
     quantile_spread: float | None = Field(description="Steps between the outer predicted quantiles of lengths.")
+    probability: float | None = Field(description="Of arriving within the plan's length, if calibrated.")
+    interval: list[int] | None = Field(description="10 and 90 % quantile of the steps to arrival, if calibrated.")
     notes: list[str]
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from vhdiffuser.envs.base import InstanceSource
 from vhdiffuser.errors import VhdError
 from vhdiffuser.execution.loop import plan_seed
+from vhdiffuser.planner.calibrated import belongs
 from vhdiffuser.planner.planner import Planner
 from vhdiffuser.types import FloatArray, Instance
 from vhdiffuser.web.library import Loaded
@@ -27,7 +28,9 @@ def planner_of(loaded: Loaded, request: PlanRequest) -> Planner:
             f"length {request.length} is out of range: {loaded.spec.name} has plans of "
             f"{loaded.spec.L_min} to {loaded.spec.T_max} states."
         )
-    return loaded.planner.with_options(sampler=request.sampler, steps=request.steps, gamma=request.gamma)
+    return loaded.planner.with_options(
+        sampler=request.sampler, steps=request.steps, gamma=request.gamma, risk=request.risk
+    )
 
 
 def horizon(loaded: Loaded, request: PlanRequest, instance: Instance) -> HorizonReply:
@@ -38,12 +41,18 @@ def horizon(loaded: Loaded, request: PlanRequest, instance: Instance) -> Horizon
     notes = notes_on(loaded, instance)
     if request.length is None and lengths[0] == loaded.spec.T_max:
         notes.append(f"L_hat is clipped at T_max = {loaded.spec.T_max} states; the plan may be too short to follow.")
+    length = request.length or int(lengths[0])
+    known = None
+    if planner.calibration is not None and belongs(planner, planner.calibration):
+        known = planner.horizon(instance.start, instance.goal, length)
     return HorizonReply(
-        length=request.length or int(lengths[0]),
+        length=length,
         predicted=request.length is None,
         low=int(lengths.min()),
         high=int(lengths.max()),
         quantile_spread=_quantile_spread(loaded, instance),
+        probability=None if known is None or known.probability is None else round(known.probability, 4),
+        interval=None if known is None or known.interval is None else [round(end) for end in known.interval],
         notes=notes,
     )
 
@@ -116,5 +125,5 @@ def lengths(loaded: Loaded, request: LengthsRequest) -> LengthsReply:
     """L_hat of many pairs in one pass."""
     instances = [checked_instance(loaded, pair.start, pair.goal) for pair in request.pairs]
     starts, goals = np.stack([item.start for item in instances]), np.stack([item.goal for item in instances])
-    planner = loaded.planner.with_options(gamma=request.gamma)
+    planner = loaded.planner.with_options(gamma=request.gamma, risk=request.risk)
     return LengthsReply(lengths=planner.predict_lengths(starts, goals).tolist())

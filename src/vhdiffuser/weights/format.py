@@ -128,7 +128,7 @@ def load_model(path: Path, kind: str | None = None) -> tuple[Tensors, ModelHeade
         raise DataError(f"{path}: written by another version of vhdiffuser; train it again or change versions.")
     header = _header(path, content)
     if kind is not None and header.kind != kind:
-        raise DataError(f"{path}: holds a {header.kind} model, but a {kind} model was asked for.")
+        raise DataError(f"{path}: holds a {header.kind} model, but a {kind} model was expected.")
     return {
         key: value.astype(np.float32) if value.dtype == np.float16 else value for key, value in tensors.items()
     }, header

@@ -5,14 +5,14 @@ Every file's digest is in `config.json`, and so is its own: all are checked on r
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from vhdiffuser.errors import DataError
-from vhdiffuser.files import atomic_path, sha256
+from vhdiffuser.files import sha256
+from vhdiffuser.weights.sealed import content_digest, write_sealed
 
 CONFIG, ROUTE = "config.json", "route.safetensors"
 FORMAT = 1
@@ -26,10 +26,7 @@ def is_onnx_folder(folder: Path) -> bool:
 
 def write_config(folder: Path, content: Mapping[str, Any], files: list[Path]) -> Path:
     """Write `config.json` with the digests of the files, which are written already."""
-    stated = {**content, "format": FORMAT, "files": {path.name: sha256(path) for path in files}}
-    with atomic_path(folder / CONFIG) as temporary:
-        temporary.write_text(json.dumps({**stated, "sha256": _digest(stated)}, indent=1) + "\n", encoding="utf-8")
-    return folder / CONFIG
+    return write_sealed(folder / CONFIG, {**content, "files": {path.name: sha256(path) for path in files}}, FORMAT)
 
 
 def read_checked(folder: Path) -> dict[str, Any]:
@@ -47,7 +44,7 @@ def read_checked(folder: Path) -> dict[str, Any]:
         ) from error
     if made != FORMAT:
         raise DataError(f"{path}: written by another version of vhdiffuser. Export it again.")
-    if stated != _digest(content):
+    if stated != content_digest(content):
         raise DataError(f"{path}: damaged or edited: it does not match its digest. Export the folder again.")
     for name, digest in files.items():
         if not (folder / name).is_file() or sha256(folder / name) != digest:
@@ -55,7 +52,3 @@ def read_checked(folder: Path) -> dict[str, Any]:
                 f"{folder / name}: missing or damaged: it does not match {CONFIG}. Export the folder again."
             )
     return content
-
-
-def _digest(content: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

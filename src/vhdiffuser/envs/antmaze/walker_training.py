@@ -195,7 +195,7 @@ def _restore(model: Any, config: WalkerConfig, folder: Path) -> None:
     fixed = ("ants", "updates_per_step", "seed")
     if any(saved[key] != ours[key] for key in fixed):
         raise DataError(
-            f"{path} was made with { ({k: saved[k] for k in fixed}) }, asked for is { ({k: ours[k] for k in fixed}) }. "
+            f"{path} was made with { ({k: saved[k] for k in fixed}) }, not with { ({k: ours[k] for k in fixed}) }. "
             f"Use the same settings to continue, or delete {folder} to start over."
         )
     prefix = "policy."

@@ -1,6 +1,6 @@
 // The scene in the address: what is not the default is written after the #, and read back.
 
-const NUMBERS = { gamma: Number.parseFloat, steps: (text) => Number.parseInt(text, 10), seed: (text) => Number.parseInt(text, 10) };
+const NUMBERS = { gamma: Number.parseFloat, risk: Number.parseFloat, steps: (text) => Number.parseInt(text, 10), seed: (text) => Number.parseInt(text, 10) };
 
 export function toHash(state, scene) {
   const parts = new URLSearchParams();
@@ -8,6 +8,7 @@ export function toHash(state, scene) {
   parts.set("start", state.start.join(","));
   parts.set("goal", state.goal.join(","));
   if (state.gamma !== scene.gamma) parts.set("gamma", state.gamma);
+  if (state.risk !== null) parts.set("risk", state.risk);
   if (state.sampler !== scene.sampler) parts.set("sampler", state.sampler);
   if (state.steps !== scene.steps) parts.set("steps", state.steps);
   if (state.seed !== 0) parts.set("seed", state.seed);

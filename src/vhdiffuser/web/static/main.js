@@ -13,7 +13,7 @@ import { themeColours } from "./view.js";
 const $ = (id) => document.getElementById(id);
 
 const PLAIN = { seed: 0, protocol: "rp", field: false, compare: false }; // what a link leaves out
-const state = { ...PLAIN, environment: "", start: [], goal: [], gamma: 1, sampler: "", steps: 1 };
+const state = { ...PLAIN, environment: "", start: [], goal: [], gamma: 1, risk: null, sampler: "", steps: 1 };
 let scene = null;
 let stage = null;
 let comparison = null;
@@ -43,8 +43,8 @@ const playing = new Player($("execute-play"), $("execute"), $("execute-at"), {
 // ---- what the server is asked
 
 const request = () => {
-  const { environment, start, goal, gamma, sampler, steps, seed } = state;
-  return { environment, start, goal, gamma, sampler, steps, seed };
+  const { environment, start, goal, gamma, risk, sampler, steps, seed } = state;
+  return { environment, start, goal, gamma, risk, sampler, steps, seed };
 };
 
 const plans = new Newest(async (body, signal, shown) => {
@@ -103,7 +103,8 @@ function showHorizon(horizon) {
   $("length").textContent = horizon.length;
   drawRuler($("ruler"), scene, horizon);
   const quantiles = horizon.quantile_spread === null ? "" : ` Predicted quantiles lie ${Math.round(horizon.quantile_spread)} steps apart.`;
-  $("spread").textContent = `${horizon.low} to ${horizon.high} for starts and goals within the tolerance.${quantiles}`;
+  const chance = horizon.probability === null ? "" : ` Arrives with probability ${horizon.probability.toFixed(2)}, mostly after ${horizon.interval.join(" to ")} steps.`;
+  $("spread").textContent = `${horizon.low} to ${horizon.high} for starts and goals within the tolerance.${quantiles}${chance}`;
   $("notes").hidden = horizon.notes.length === 0;
   $("notes").textContent = horizon.notes.join(" ");
 }
@@ -199,7 +200,8 @@ async function choose(wanted) {
   if (number !== choice) return; // another one has been chosen meanwhile
   scene = described;
   const fits = (place) => Array.isArray(place) && place.length === scene.goal_names.length;
-  Object.assign(state, { gamma: scene.gamma, sampler: scene.sampler, steps: scene.steps }, wanted);
+  Object.assign(state, { gamma: scene.gamma, risk: null, sampler: scene.sampler, steps: scene.steps }, wanted);
+  if (!scene.calibrated) state.risk = null;
   if (!scene.samplers.includes(state.sampler)) state.sampler = scene.sampler;
   state.start = fits(wanted.start) ? wanted.start : scene.start;
   state.goal = fits(wanted.goal) ? wanted.goal : scene.goal;
@@ -225,6 +227,9 @@ function fillControls() {
   $("environment").value = state.environment;
   $("gamma").value = state.gamma;
   $("gamma-value").textContent = Number(state.gamma).toFixed(2);
+  $("risk").value = state.risk ?? "";
+  $("risk").disabled = !scene.calibrated;
+  $("gamma").disabled = state.risk !== null;
   $("sampler").replaceChildren(...scene.samplers.map((name) => new Option(name)));
   $("sampler").value = state.sampler;
   $("steps").max = scene.max_steps;
@@ -291,6 +296,7 @@ function connect() {
     ask(false);
   });
   $("gamma").addEventListener("change", () => ask());
+  $("risk").addEventListener("change", () => change({ risk: Number($("risk").value) || null }));
   $("sampler").addEventListener("change", () => change({ sampler: $("sampler").value }));
   changeNumber("steps", 1, () => scene.max_steps);
   changeNumber("seed", 0, () => 2 ** 31 - 1);

@@ -1,0 +1,188 @@
+"""Calibration of a planner on its own executions, or on held-out episodes where there is no simulator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vhdiffuser.arguments import as_seed, as_whole, shown
+from vhdiffuser.benchmark.methods import PlannerChoice
+from vhdiffuser.benchmark.run import run_benchmark
+from vhdiffuser.benchmark.settings import PAPER, BenchConfig
+from vhdiffuser.control.base import Controller, default_controller
+from vhdiffuser.envs.datasets import load_dataset
+from vhdiffuser.envs.environment import Environment
+from vhdiffuser.envs.instances import draw_instances
+from vhdiffuser.envs.recorded import HELD_OUT
+from vhdiffuser.envs.registry import get_environment
+from vhdiffuser.envs.success import goal_distance
+from vhdiffuser.errors import UnknownNameError, VhdError
+from vhdiffuser.files import scratch_folder
+from vhdiffuser.length.calibration import FEWEST, Calibration, fit
+from vhdiffuser.normalizer import Normalizer
+from vhdiffuser.planner.calibrated import calibrated_options, planner_digests
+from vhdiffuser.planner.planner import Planner
+from vhdiffuser.results.cells import FIRST_TEST_SEED
+from vhdiffuser.results.paths import result_path
+from vhdiffuser.results.rows import Row, read_results
+from vhdiffuser.streams import STREAMS, stream
+from vhdiffuser.types import BoolArray, EnvSpec, Episodes, FloatArray, IntArray
+from vhdiffuser.weights.sealed import content_digest
+
+MULTIPLES = (0.6, 0.7, 0.8, 0.87, 0.94, 1.0, 1.07, 1.15, 1.25, 1.4, 1.6, 2.0)
+"""Horizons tried, as multiples of the predicted length; times the planner's stretch."""
+SEED = 90
+"""Seed of the calibration instances. It is used for nothing else (docs/seeds.md)."""
+
+
+def calibrate(
+    planner: Planner,
+    env: Environment | str | None = None,
+    n: int = 400,
+    *,
+    multiples: Sequence[float] | None = None,
+    protocol: str = "ss",
+    seed: int = SEED,
+    controller: Controller | None = None,
+    folder: Path | str | None = None,
+    workers: int = 1,
+    on_done: Callable[[int, int], None] | None = None,
+) -> Calibration:
+    """Learn how likely this planner, with its options and controller, arrives within a horizon.
+
+    It executes n random instances under the protocol at each of the `multiples` of the predicted length. Rows are kept
+    in `folder`, if given, so that an interrupted calibration goes on where it stopped. Without a simulator, the steps
+    that held-out episodes took between two of their states stand for the executions. `on_done` receives the executions
+    done, and their total.
+
+    >>> planner.calibration = calibrate(planner)                     # doctest: +SKIP
+    >>> plan = planner.plan(start, goal, risk=0.05)                  # doctest: +SKIP
+    """
+    if not isinstance(planner, Planner):
+        raise VhdError(f"calibrate takes a planner, such as vhdiffuser.load_planner(name) gives; got {shown(planner)}.")
+    name = planner.spec.name if env is None else env
+    environment = name if isinstance(name, Environment) else get_environment(name)
+    as_whole("n (calibration instances)", n, least=FEWEST)
+    if as_seed(seed) >= FIRST_TEST_SEED:
+        raise VhdError(f"seed {seed} is for published figures: calibrate on seeds 0 to {FIRST_TEST_SEED - 1}.")
+    if protocol not in PAPER:
+        raise UnknownNameError("protocol", protocol, list(PAPER))
+    tried = np.array(sorted(multiples or [m * planner.options.stretch for m in MULTIPLES]), np.float64)
+    if not len(tried) or tried[0] <= 0 or (np.diff(tried) <= 0).any():
+        raise VhdError(f"multiples must be different numbers above 0, got {shown(multiples)}.")
+    made: dict[str, Any] = {
+        "environment": environment.name,
+        "models": planner_digests(planner),
+        "options": calibrated_options(planner),
+        "n": n,
+        "seed": seed,
+        "streams": STREAMS,
+    }
+    if environment.simulator is None:
+        steps, lengths, taken, arrived = _recorded(planner, environment, n, seed, tried)
+        return replace(fit(steps, tried, lengths, taken, arrived), made={**made, "source": "held-out episodes"})
+    controller = default_controller(environment.spec) if controller is None else controller
+    config = BenchConfig(environment, ("vhd",), (protocol,), n, (seed,), keep=0, workers=workers)
+    made |= {"source": "executions", "protocol": protocol, "controller": controller.describe()}
+
+    def executed(rows: Path) -> Calibration:
+        tick = Ticks(n * len(tried), on_done)
+        tables = []
+        for multiple in tried.tolist():
+            choice = PlannerChoice.of(planner.with_options(gamma=multiple), made["models"])
+            tables.append(executed_rows(choice, config, rows / f"{multiple:g}", controller, tick))
+        lengths = np.array([[row.planned_length for row in table] for table in tables]).T  # (n, K)
+        taken = np.array([[row.steps for row in table] for table in tables]).T
+        hits = np.array([[row.success for row in table] for table in tables]).T
+        steps = predicted_steps(planner, environment, n, seed)
+        fitted = fit(steps, tried, lengths, np.minimum(taken, lengths), hits & (taken <= lengths))
+        return replace(fitted, made=made)
+
+    if folder is not None:
+        return executed(Path(folder) / environment.name / _key({**made, "n": None}))
+    with scratch_folder() as temporary:
+        return executed(temporary)
+
+
+@dataclass
+class Ticks:
+    """Counts executions, those of an earlier run included."""
+
+    total: int
+    """All of them."""
+    on_done: Callable[[int, int], None] | None
+    """Receives those done, and the total."""
+    done: int = 0
+    """So far."""
+
+    def add(self, count: int = 1) -> None:
+        """Count more."""
+        self.done += count
+        if self.on_done is not None:
+            self.on_done(self.done, self.total)
+
+
+def executed_rows(
+    choice: PlannerChoice, config: BenchConfig, folder: Path, controller: Controller, ticks: Ticks
+) -> list[Row]:
+    """Execute what is missing of a config of one seed and protocol; all its rows, by instance."""
+    run_benchmark(
+        config,
+        folder,
+        lambda *_: choice,
+        controller,
+        on_row=lambda _: ticks.add(),
+        on_start=lambda missing: ticks.add(config.size - missing),
+    )
+    (protocol,), (seed,) = config.protocols, config.seeds
+    rows = read_results(result_path(folder, config.environment.name, "vhd", protocol, seed)).rows
+    return sorted((row for row in rows if row.instance < config.size), key=lambda row: row.instance)
+
+
+def predicted_steps(planner: Planner, environment: Environment, n: int, seed: int) -> FloatArray:
+    """(n,) predicted steps of a seed's instances, from the states in which their executions start."""
+    simulator = environment.make()
+    instances = draw_instances(simulator, n, seed)
+    starts = np.stack([planner.spec.planning_state(simulator.reset(each)) for each in instances])
+    return planner.predict_steps(starts, np.stack([each.goal for each in instances])).astype(np.float64)
+
+
+def _key(made: dict[str, Any]) -> str:
+    """Name of the folder of a calibration's rows: another for other weights, options or controllers."""
+    return content_digest(made)[:12]
+
+
+def _recorded(
+    planner: Planner, environment: Environment, n: int, seed: int, multiples: FloatArray
+) -> tuple[FloatArray, IntArray, IntArray, BoolArray]:
+    """Predicted steps (n,), and horizons, steps and arrivals (n, K) of pairs of states in held-out episodes."""
+    spec = planner.spec
+    episodes = load_dataset(environment.name).episodes
+    held_out = episodes.split(environment.held_out or HELD_OUT)[1]
+    starts, goals, observed = recorded_arrivals(held_out, spec, planner.normalizer, n, seed)
+    steps = planner.predict_steps(starts, goals).astype(np.float64)
+    lengths = np.ceil(multiples * (steps[:, None] + 1)).astype(np.int64)
+    taken = np.broadcast_to(observed[:, None], lengths.shape)
+    return steps, lengths, np.minimum(taken, lengths), taken <= lengths
+
+
+def recorded_arrivals(
+    episodes: Episodes, spec: EnvSpec, normalizer: Normalizer, n: int, seed: int
+) -> tuple[FloatArray, FloatArray, IntArray]:
+    """n states (n, d) of episodes, later places (n, goal_dim), and the first steps (n,) within epsilon of them."""
+    rng = np.random.default_rng(stream("recorded arrivals", seed))
+    lengths = np.diff(episodes.ends, prepend=0)
+    states = spec.planning_state(episodes.observations)
+    chosen = rng.choice(len(episodes), size=n, p=(lengths - 1) / (lengths - 1).sum())
+    apart = rng.integers(1, np.minimum(lengths[chosen] - 1, spec.T_max - 1) + 1)
+    begins = episodes.starts[chosen] + rng.integers(0, lengths[chosen] - apart)
+    goals = spec.goal_of(states[begins + apart])
+    first = [
+        int((goal_distance(spec, normalizer.scale, states[begin : begin + k + 1], goal) <= spec.epsilon).argmax())
+        for begin, k, goal in zip(begins, apart, goals, strict=True)
+    ]
+    return states[begins], goals, np.array(first)

@@ -1,0 +1,40 @@
+"""The reliability diagram of a calibration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+
+def reliability_diagram(environment: str, results: Sequence[Mapping[str, Any]], path: Path) -> Path:
+    """Promised against realised failures of `check_calibration`: one panel for all instances, one by distance band."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 3.6), layout="constrained")
+    whole, bands = figure.subplots(1, 2, sharey=True)
+    risks = [result for result in results if result["risk"] is not None]
+    for axes, title in ((whole, f"{environment}: all instances"), (bands, "by predicted distance")):
+        as_promised = np.geomspace(0.002, 0.4, 100)  # the vertical axis is linear below 0.01, so that 0 can be shown
+        axes.plot(as_promised, as_promised, color="0.6", linewidth=1, label="as promised")
+        axes.set(title=title, xlabel="promised failure", xscale="log")
+        axes.set_yscale("symlog", linthresh=0.01)
+        axes.set_ylim(0, 0.5)
+    whole.set_ylabel("realised failure, 95 %")
+    _bars(whole, risks, "all instances", "C0")
+    for number, name in enumerate(risks[0]["bands"] if risks else ()):
+        _bars(bands, [result["bands"][name] for result in risks], name, f"C{number + 1}", shift=0.94 + 0.06 * number)
+    for axes in (whole, bands):
+        axes.legend(loc="upper left", frameon=False)
+    figure.savefig(path, format="png", dpi=150)
+    return path
+
+
+def _bars(axes: Any, shares: Sequence[Mapping[str, Any]], label: str, colour: str, shift: float = 1.0) -> None:
+    places = [share["promised_failure"] * shift for share in shares]
+    values = [share["failure"] for share in shares]
+    below = [share["failure"] - share["failure_interval"][0] for share in shares]
+    above = [share["failure_interval"][1] - share["failure"] for share in shares]
+    axes.errorbar(places, values, yerr=[below, above], fmt="o", markersize=4, capsize=3, color=colour, label=label)

@@ -1,0 +1,132 @@
+"""Calibration on executions: what it counts, going on after an interruption, and the check of its promises."""
+
+from __future__ import annotations
+
+import json
+from copy import copy
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from vhdiffuser import Planner, calibrate, load_planner
+from vhdiffuser.benchmark.calibrate import predicted_steps, recorded_arrivals
+from vhdiffuser.benchmark.calibration_check import check_calibration
+from vhdiffuser.cli import run
+from vhdiffuser.cli.calibrate import check_lines
+from vhdiffuser.envs.registry import get_environment
+from vhdiffuser.errors import UnknownNameError, VhdError
+from vhdiffuser.normalizer import Normalizer
+from vhdiffuser.planner.calibrated import FILE, planner_digests
+from vhdiffuser.results.rows import read_results
+from vhdiffuser.types import EnvSpec, Episodes
+
+ENV = "maze2d-umaze"
+MULTIPLES = (0.5, 1.0, 1.5)
+
+
+@pytest.fixture(scope="module")
+def planner() -> Planner:
+    return load_planner(ENV, outside="ignore")
+
+
+class Stop(Exception):
+    """Stands for kill -9: rows written so far are on disk."""
+
+
+def stop_at(count: int):
+    def on_done(done: int, total: int) -> None:
+        assert total == 40 * len(MULTIPLES)
+        if done == count:
+            raise Stop
+
+    return on_done
+
+
+def test_it_counts_arrivals_and_goes_on_where_it_stopped(planner, tmp_path: Path) -> None:
+    with pytest.raises(Stop):
+        calibrate(planner, n=40, multiples=MULTIPLES, folder=tmp_path, on_done=stop_at(57))
+    resumed = calibrate(planner, n=40, multiples=MULTIPLES, folder=tmp_path)
+    whole = calibrate(planner, n=40, multiples=MULTIPLES)
+    assert json.dumps(resumed.to_json()) == json.dumps(whole.to_json())
+    assert whole.made["models"] == planner_digests(planner)
+    assert (whole.made["n"], whole.made["protocol"]) == (40, "ss")
+
+    rows = {}
+    for path in tmp_path.rglob("*.jsonl"):
+        found = read_results(path)
+        rows[found.config["gamma"]] = sorted(found.rows, key=lambda row: row.instance)
+    assert set(rows) == set(MULTIPLES)
+    steps = predicted_steps(planner, get_environment(ENV), 40, 90)
+    nearest = np.argsort(steps)[:10]  # the first window
+    for multiple, column in zip(MULTIPLES, whole.failure[0], strict=True):
+        failed = sum(not rows[multiple][number].success for number in nearest)
+        assert column >= (failed + 1) / 11 - 1e-6 or multiple > 0.5  # pooled only with its neighbours
+    assert (whole.failure[:, 0] > whole.failure[:, 2]).all(), "half the predicted length is too short"
+
+
+def test_promises_are_compared_with_what_came_of_them(planner, tmp_path: Path) -> None:
+    own = copy(planner)
+    own.calibration = calibrate(planner, n=40, multiples=MULTIPLES)
+    results = check_calibration(own, get_environment(ENV), tmp_path, n=30, seed=91, risks=(0.3, 0.1))
+    assert [result["risk"] for result in results] == [0.3, 0.1, None]
+    assert results[0]["mean_length"] < results[1]["mean_length"]
+    for result, name in zip(results, ("risk-0.3", "risk-0.1", "gamma-1.25"), strict=True):
+        rows = read_results(tmp_path / name / ENV / "vhd-ss-91.jsonl").rows
+        assert result["failure"] == pytest.approx(np.mean([not row.success for row in rows]))
+        assert result["average_executed_steps"] == pytest.approx(np.mean([row.steps for row in rows]))
+        low, high = result["failure_interval"]
+        assert low <= result["failure"] <= high
+        of_bands = [band["failure"] for band in result["bands"].values()]
+        assert np.mean(of_bands) == pytest.approx(result["failure"])  # thirds
+    assert len(check_lines(results)) == 1 + 3 * 4
+    assert results == check_calibration(own, get_environment(ENV), tmp_path, n=30, seed=91, risks=(0.3, 0.1))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"seed": 100}, "published figures"),
+        ({"n": 5}, "40 or more"),
+        ({"multiples": (1.0, 1.0)}, "different numbers"),
+        ({"protocol": "ogbench"}, "ss, rp"),
+    ],
+)
+def test_wrong_requests_are_refused_before_anything_runs(planner, wrong, message) -> None:
+    with pytest.raises((VhdError, UnknownNameError), match=message):
+        calibrate(planner, **wrong)
+    with pytest.raises(VhdError, match="takes a planner"):
+        calibrate("maze2d-umaze")
+
+
+def test_recorded_arrivals_are_the_first_within_epsilon() -> None:
+    """A point that goes to and fro: whichever two states are drawn, the goal is first passed on the way out."""
+    spec = EnvSpec(
+        name="line", observation_dim=1, action_dim=1, state_dims=(0,), goal_dims=(0,), state_names=("x",),
+        velocity_dims=None, epsilon=0.01, T_max=64, L_min=4, control_dt=1.0,
+    )  # fmt: skip
+    x = np.concatenate([np.arange(20), np.arange(20, 0, -1)])[:, None].astype(np.float32)
+    episodes = Episodes(x, np.zeros((len(x), 1), np.float32), np.array([len(x)]))
+    normalizer = Normalizer(np.array([-1.0], np.float32), np.array([1.0], np.float32))
+    starts, goals, steps = recorded_arrivals(episodes, spec, normalizer, 200, 0)
+    there = np.abs(goals - starts)[:, 0]
+    assert (steps >= there).all()
+    outward = steps == there
+    assert 0.5 < outward.mean() < 1, "some starts are on the way back or beyond"
+
+
+def test_the_command_writes_beside_the_weights_and_checks(planner, tmp_path: Path, capsys) -> None:
+    planner.save_pretrained(tmp_path / "mine")
+    weights = ["--weights", str(tmp_path / "mine"), "--workers", "1", "--quiet", "--json"]
+    command = ["calibrate", ENV, "--n", "40", "--multiples", "0.7", "1.3", *weights]
+    assert run(command) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert Path(answer["written"]) == tmp_path / "mine" / FILE
+    content = (tmp_path / "mine" / FILE).read_bytes()
+    assert run(command) == 0
+    assert (tmp_path / "mine" / FILE).read_bytes() == content
+    capsys.readouterr()
+    assert run(["calibrate", ENV, "--check", "--n", "10", "--seed", "92", "--out", str(tmp_path / "r"), *weights]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert Path(answer["figure"]).is_file()
+    assert [result["risk"] for result in answer["results"]] == [0.2, 0.1, 0.05, 0.01, None]

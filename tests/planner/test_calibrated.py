@@ -1,0 +1,154 @@
+"""Risk, horizons and deadlines by a calibration that is known; and whose calibration it is."""
+
+from __future__ import annotations
+
+from copy import copy
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from vhdiffuser import Planner, PlanningOptions, execute, load_planner
+from vhdiffuser.errors import CalibrationWarning, DataError, UnknownNameError, VhdError
+from vhdiffuser.execution.export_onnx import export_onnx
+from vhdiffuser.length.calibration import Calibration
+from vhdiffuser.planner.calibrated import (
+    FILE,
+    DeadlineError,
+    calibrated_options,
+    planner_digests,
+    read_calibration,
+    write_calibration,
+)
+from vhdiffuser.planner.forwarding import BeginsWith
+from vhdiffuser.planner.requests import RequestError
+
+ENV = "maze2d-umaze"
+START, GOAL = [1, 1, 0, 0], [1, 2.5]
+MULTIPLES = np.array([0.8, 1.0, 1.25, 1.5])
+FAILURE = np.array([[0.9, 0.2, 0.05, 0.02]] * 2)
+
+
+@pytest.fixture(scope="module")
+def loaded() -> Planner:
+    return load_planner(ENV)
+
+
+@pytest.fixture
+def planner(loaded: Planner) -> Planner:
+    """A planner that fails at 20, 5 and 2 % of horizons of 1, 1.25 and 1.5 times the predicted length."""
+    made = {"models": planner_digests(loaded), "options": calibrated_options(loaded), "protocol": "ss"}
+    own = copy(loaded)
+    shares = np.full_like(FAILURE, 0.8)
+    own.calibration = Calibration(np.array([10.0, 100.0]), MULTIPLES, FAILURE, shares, shares + 0.15, made)
+    return own
+
+
+def predicted(planner: Planner) -> float:
+    return float(planner.predict_steps(np.array([START], np.float32), np.array([GOAL], np.float32))[0])
+
+
+@pytest.mark.parametrize(("risk", "multiple"), [(0.2, 1.0), (0.05, 1.25), (0.02, 1.5)])
+def test_a_risk_takes_the_margin_that_keeps_it(planner, risk, multiple):
+    length = int(np.ceil(multiple * (predicted(planner) + 1) - 1e-6))
+    assert abs(planner.plan(START, GOAL, risk=risk).length - length) <= 1
+    same = planner.with_options(gamma=multiple).plan(START, GOAL, length)
+    assert planner.plan(START, GOAL, length, risk=risk) == same, "an explicit length wins"
+    horizon = planner.with_options(risk=risk).horizon(START, GOAL)
+    assert horizon.probability == pytest.approx(1 - risk, abs=0.02)
+    assert horizon.shortest == pytest.approx(predicted(planner))
+    assert horizon.interval == pytest.approx((0.8 * horizon.length, 0.95 * horizon.length))
+
+
+def test_gamma_replaces_a_risk_and_none_changes_nothing(planner):
+    risky = planner.with_options(risk=0.05)
+    assert risky.with_options(risk=None).options.risk == 0.05
+    assert risky.with_options(gamma=1.4).options.risk is None
+    assert risky.with_options(gamma=1.4, risk=0.2).options.risk == 0.2
+    assert planner.options.risk is None
+    assert PlanningOptions.from_json(risky.options.to_json()) == risky.options
+    with pytest.raises(VhdError, match="between 0 and 1"):
+        planner.with_options(risk=1.0)
+
+
+def test_waypoints_and_regions_keep_the_risk_too(planner):
+    via = planner.plan(START, GOAL, via=[[1, 1.8]], risk=0.02)
+    assert via.length > planner.plan(START, GOAL, via=[[1, 1.8]], risk=0.2).length
+
+
+def test_a_risk_that_cannot_be_kept_warns_and_gets_the_best_horizon(planner):
+    with pytest.warns(CalibrationWarning, match=r"risk 0.001 cannot be kept for 1 of 1 pairs.*0.02"):
+        plan = planner.plan(START, GOAL, risk=0.001)
+    assert plan.length == planner.plan(START, GOAL, risk=0.02).length
+
+
+def test_a_calibration_of_other_weights_is_refused_and_of_other_options_doubted(planner, loaded):
+    with pytest.warns(CalibrationWarning, match="candidates 1 there, 2 here"):
+        planner.with_options(candidates=2).plan(START, GOAL, risk=0.2)
+    stranger = copy(loaded)
+    stranger.calibration = Calibration.from_json({**planner.calibration.to_json(), "made": {"models": {}}})
+    with pytest.raises(DataError, match="other weights.*vhd calibrate maze2d-umaze"):
+        stranger.plan(START, GOAL, risk=0.05)
+    stranger.calibration = None
+    with pytest.raises(VhdError, match="not calibrated.*vhd calibrate maze2d-umaze"):
+        stranger.plan(START, GOAL, risk=0.05)
+    assert stranger.horizon(START, GOAL).probability is None
+    assert stranger.plan(START, GOAL).length == loaded.plan(START, GOAL).length, "gamma needs no calibration"
+
+
+def test_it_is_saved_loaded_and_exported_with_the_weights(planner, tmp_path):
+    risky = planner.with_options(risk=0.05)
+    wanted = risky.plan(START, GOAL)
+    risky.save_pretrained(tmp_path / "mine")
+    assert load_planner(tmp_path / "mine").plan(START, GOAL) == wanted
+    export_onnx(risky, tmp_path / "onnx")
+    assert load_planner(tmp_path / "onnx").plan(START, GOAL).length == wanted.length
+    (tmp_path / "onnx" / FILE).write_text("{}")
+    with pytest.raises(DataError, match="calibration.json: missing or damaged"):
+        load_planner(tmp_path / "onnx")
+    bare = copy(planner)
+    bare.calibration = None
+    bare.save_pretrained(tmp_path / "mine")
+    assert not (tmp_path / "mine" / FILE).exists(), "that of other weights is removed"
+
+
+def test_a_damaged_file_is_refused(planner, tmp_path: Path):
+    path = write_calibration(tmp_path / FILE, planner.calibration)
+    found = read_calibration(path)
+    assert found is not None
+    assert found.to_json() == planner.calibration.to_json()
+    assert read_calibration(tmp_path / "none.json") is None
+    text = path.read_text()
+    for damaged in (text.replace("0.02", "0.01"), text[:-20], text.replace('"format": 1', '"format": 2'), "[]"):
+        path.write_text(damaged)
+        with pytest.raises(DataError, match="vhd calibrate"):
+            read_calibration(path)
+
+
+def test_a_deadline_is_met_or_refused_with_the_steps_that_would_do(planner):
+    needed = planner.with_options(risk=0.05).horizon(START, GOAL).length
+    assert planner.plan(START, GOAL, deadline=needed).length == needed
+    assert planner.plan(START, GOAL, deadline=needed + 100).length == needed
+    with pytest.raises(DeadlineError, match=f"{needed} would do") as caught:
+        planner.plan(START, GOAL, deadline=needed - 10)
+    assert caught.value.steps == needed
+    assert 0.5 < caught.value.probability < 0.95
+    shorter = planner.plan(START, GOAL, deadline=needed - 10, risk=1 - caught.value.probability + 0.01)
+    assert shorter.length <= needed - 10
+    for wrong in ({"length": 50}, {"via": [[1, 1.8]]}, {"avoid": [[[0, 0], [0.1, 0.1]]]}):
+        with pytest.raises(RequestError, match="give it alone"):
+            planner.plan(START, GOAL, deadline=200, **wrong)
+    with pytest.raises(UnknownNameError, match="by, at"):
+        planner.plan(START, GOAL, deadline=200, arrive="around")
+    with pytest.raises(VhdError, match="whole number"):
+        planner.plan(START, GOAL, deadline=0.5)
+
+
+@pytest.mark.parametrize("T", [120, 300])
+def test_it_arrives_at_a_step_and_hardly_before(planner, T):
+    """The last is longer than T_max."""
+    plan = planner.plan(START, GOAL, deadline=T, arrive="at")
+    rollout = execute(BeginsWith(planner, plan), START, GOAL, "ss")
+    assert rollout.plans[0][1] is plan
+    assert rollout.success
+    assert abs(rollout.steps - T) <= 0.05 * T
