@@ -41,7 +41,10 @@ def fuzz(ledger: Ledger, root: Path, tell: Tell, what: str, kinds: dict[str, int
     waiting = [batch for batch in plan if not ledger.has(part, batch[0], batch[1])]
     while waiting:
         with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
-            jobs = {pool.submit(function, *batch, seed, str(root)): batch for batch in waiting}
+            jobs = {
+                pool.submit(function, kind, at, count, seed, str(root)): (kind, at, count)
+                for kind, at, count in waiting
+            }
             try:
                 for job in as_completed(jobs):
                     failed, examples = job.result()

@@ -15,7 +15,7 @@ from campaign.kills import uninterrupted
 from campaign.ledger import Ledger, Trial
 
 PART = "training"
-UPDATES = ("--updates", "60", "--checkpoint-minutes", "0.01")
+UPDATES = ("--updates", "60", "--checkpoint-minutes", "0.01", "--warmup", "1")
 
 
 def run(ledger: Ledger, root: Path, tell: Callable[[str, int, int], None], times: int = 20, seed: int = 0) -> None:
@@ -62,7 +62,7 @@ def diverged(root: Path, rng: random.Random) -> str:
     code, said = finish(start((*PLANNER, *UPDATES, "--updates", "10"), folder))
     if code:
         return f"could not begin: {said[-300:]}"
-    rate = str(rng.choice((10.0, 100.0, 1000.0)))
+    rate = str(rng.choice((1e4, 1e6, 1e8)))
     code, said = finish(start((*PLANNER, *UPDATES, "--learning-rate", rate), folder))
     said = " ".join(said.split())
     if code != 1 or "Traceback" in said or "training diverged" not in said or "is finite: run the same" not in said:
