@@ -20,7 +20,7 @@ from vhdiffuser.torch_network import arrays
 from vhdiffuser.web import planning
 from vhdiffuser.web.library import Entry, Library, Missing
 from vhdiffuser.web.limits import NotReady
-from vhdiffuser.web.messages import PlanRequest
+from vhdiffuser.web.requests import PlanRequest
 from vhdiffuser.web.scene import checked_instance, describe
 from vhdiffuser.weights.format import ModelHeader, save_model
 from vhdiffuser.weights.places import run_folder
