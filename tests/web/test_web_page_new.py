@@ -63,7 +63,7 @@ def test_coordinates_are_shown_and_can_be_typed(page):
     expect(page.locator("#pointer")).to_have_text(re.compile(r"^x (0\.99|1\.0\d), y (1\.9\d|2\.0\d) cells$"))
     page.mouse.move(x + 0.8 * unit(page), y)
     expect(page.locator("#pointer")).to_contain_text("wall")
-    assert page.locator("#ruler .number").all_inner_texts() == ["0", "50", "100", "150", "200", "250"]
+    assert page.locator("#ruler .number").all_text_contents() == ["0", "50", "100", "150", "200", "250"]
 
 
 def test_a_goal_moved_while_it_plays_is_replanned_for(page):

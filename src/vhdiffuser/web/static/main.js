@@ -267,6 +267,7 @@ function draw() {
   const shown = { goal: state.goal, oldGoals, walls, boxes: obstacles.boxes, layers: layersOf(known, scene, state, at, faded, colours), refused: refusedPlaces };
   stage.draw(shown, colours);
   places.show(state);
+  $("route-none").hidden = !known.plan || known.plan.route.length > 0;
   $("box-legend").hidden = !shown.boxes.length;
   $("wall-legend").hidden = !walls.added.length && !walls.removed.length;
   if (space) drawSpace(walls.walls);
@@ -275,7 +276,7 @@ function draw() {
 function drawSpace(walls) {
   const plan = known.plan?.states.map((values) => scene.goal_names.map((name) => values[scene.state_names.indexOf(name)])) ?? [];
   const step = playing.frame;
-  space.draw({ walls, goal: state.goal, plan, path: known.execution?.places.slice(0, step + 1) ?? [], skeleton: known.execution?.skeleton, step }, colours);
+  space.draw({ walls, boxes: obstacles.boxes, goal: state.goal, plan, path: known.execution?.places.slice(0, step + 1) ?? [], skeleton: known.execution?.skeleton, step }, colours);
 }
 
 function redraw() {

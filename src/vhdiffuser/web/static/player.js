@@ -53,6 +53,7 @@ export class Player {
     if (this.slider.disabled) return;
     this.#from = this.atEnd ? 0 : this.frame;
     this.#begun = performance.now();
+    this.slider.value = this.#from;
     this.#button("\u23f8", "Pause");
     const step = (now) => {
       const frame = this.#from + ((now - this.#begun) / 1000 / this.seconds(this.last)) * this.last;

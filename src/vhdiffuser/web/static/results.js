@@ -15,6 +15,7 @@ export class Results {
     $("spread").textContent = "\u00a0";
     $("ruler").replaceChildren();
     $("notes").hidden = true;
+    this.shown = null;
     this.#verdict("", "\u00a0");
     this.#forget();
   }
@@ -35,7 +36,8 @@ export class Results {
     if (horizon && plan.length !== horizon.length) {
       $("length").textContent = plan.length;
       $("spread").textContent = `${horizon.length} without what is to be avoided; the detour adds ${plan.length - horizon.length}.`;
-      drawRuler($("ruler"), scene, { ...horizon, length: plan.length });
+      this.shown = { scene, horizon: { ...horizon, length: plan.length } };
+      drawRuler($("ruler"), scene, this.shown.horizon);
     }
     $("timeline").classList.add("stale"); // until the new one is there
     $("replans").hidden = true;

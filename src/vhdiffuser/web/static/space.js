@@ -73,7 +73,7 @@ export class Space {
     this.context.setTransform(ratio, 0, 0, ratio, 0, 0);
   }
 
-  // shown: {walls, goal, plan, path (places), skeleton, step}
+  // shown: {walls, boxes, goal, plan, path (places), skeleton, step}
   draw(shown, colours) {
     if (!this.width) this.resize();
     const { context } = this;
@@ -82,6 +82,7 @@ export class Space {
     const pose = poseAt(shown.skeleton, shown.step);
     this.#aim(pose ? (this.isArm ? this.#middle() : pose[0]) : this.#middle());
     const parts = [...this.#floor(colours), ...this.#walls(shown.walls, colours), ...this.#goal(shown.goal, colours)];
+    parts.push(...shown.boxes.flatMap((box) => this.#box(box, colours)));
     parts.push(...this.#trail(shown.plan, colours.plan, 2), ...this.#trail(shown.path, colours.path, 3));
     if (pose) parts.push(...this.#robot(pose, shown.skeleton.bones, colours));
     parts.sort((one, other) => (one.layer ?? 1) - (other.layer ?? 1) || other.depth - one.depth);
@@ -191,6 +192,14 @@ export class Space {
     const square = [[x - a, y - b, z], [x + a, y - b, z], [x + a, y + b, z], [x - a, y + b, z]];
     const shadow = this.isArm ? this.#line([[x, y, 0], [x, y, z]], colours.goal, 1, 0.5) : [];
     return [...this.#face(square, colours.goal, 0.55), ...this.#line([...square, square[0]], colours.goal, 1.5), ...shadow];
+  }
+
+  // The edges of a box to avoid; in a maze, as high as a body.
+  #box([low, high], colours) {
+    const [[x0, y0, z0 = 0], [x1, y1, z1 = 1]] = [low, high];
+    const corners = [[x0, y0], [x1, y0], [x1, y1], [x0, y1]];
+    const rims = [z0, z1].flatMap((z) => this.#line([...corners, corners[0]].map((corner) => [...corner, z]), colours.avoid, 1.5));
+    return [...rims, ...corners.flatMap((corner) => this.#line([[...corner, z0], [...corner, z1]], colours.avoid, 1.5))];
   }
 
   // In pieces, so that each is sorted by its own depth.
