@@ -283,6 +283,7 @@ async def measure(port: int, pid: int, options: argparse.Namespace) -> dict[str,
         "ordinary user": waits,
         "ordinary user refused": dict(load.refused),
         "memory during the load, MB": [round(value) for value in held],
+        "memory growth, MB": round(max(held) - held[0]),
         "memory after it, MB": round(memory(pid)),
     }
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from contextlib import suppress
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from vhdiffuser import errors
@@ -170,3 +173,18 @@ def test_only_a_missing_module_is_a_missing_extra() -> None:
         raise ImportError("libGL.so.1: cannot open shared object file")
     with pytest.raises(MissingExtraError, match="cube needs"), needs_extra("ogbench", "cube"):
         raise ModuleNotFoundError("No module named 'ogbench'")
+
+
+def test_the_lock_has_what_its_packages_need_in_turn() -> None:
+    """Of every locked package that is installed here, the lock has its own requirements, too."""
+    locked = {canonicalize_name(line.name) for line in lock()}
+    missing = set()
+    for name in locked:
+        with suppress(metadata.PackageNotFoundError):
+            for text in metadata.requires(name) or ():
+                needed = Requirement(text)
+                cuda = needed.name.startswith(("nvidia", "cuda", "triton"))  # torch's own affair
+                applies = needed.marker is None or needed.marker.evaluate({"extra": ""})
+                if applies and not cuda and canonicalize_name(needed.name) not in locked:
+                    missing.add(f"{name} needs {needed.name}")
+    assert missing == set()

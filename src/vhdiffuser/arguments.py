@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
+from os import PathLike
+from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -43,6 +45,13 @@ def as_amount(name: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not 0 <= value < LARGEST:
         raise VhdError(f"{name} must be a finite number of 0 or more, got {shown(value)}.")
     return float(value)
+
+
+def as_path(name: str, value: Any) -> Path:
+    """A path, given as text or a `Path`."""
+    if not isinstance(value, str | PathLike) or "\0" in str(value) or not str(value):
+        raise VhdError(f"{name} must be a path, as text or a pathlib.Path; got {shown(value)}.")
+    return Path(value)
 
 
 def as_seed(value: Any) -> int:

@@ -28,7 +28,7 @@ def pick_device(name: str | torch.device) -> torch.device:
     try:
         device = torch.device(name)
         torch.empty(0, device=device)
-    except (RuntimeError, AssertionError, TypeError) as error:
+    except (RuntimeError, AssertionError, TypeError, ValueError) as error:
         reason = str(error).partition("\n")[0]
         raise VhdError(f"device '{name}' cannot be used here ({reason}). Use auto or cpu.") from error
     return device

@@ -17,10 +17,11 @@ from vhdiffuser.errors import Interrupted
 from vhdiffuser.files import sha256
 from vhdiffuser.weights.places import run_folder, run_name
 
-# A shell that starts us in the background may have told us to ignore Ctrl-C, and children inherit that.
+# A shell that starts us in the background may have told us to ignore Ctrl-C, nohup SIGHUP, and children inherit that.
 PROGRAM = """
 import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 from vhdiffuser.cli import main
 main()
 """

@@ -188,3 +188,27 @@ def test_without_a_home_the_message_says_what_to_set(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(Path, "home", nowhere)
     with pytest.raises(DataError, match="Set VHD_HOME"):
         files.home()
+
+
+def test_planning_leaves_no_trace_of_telemetry(tmp_path: Path) -> None:
+    """ONNX Runtime's builds keep a device id and send what they run, unless they are told not to."""
+    script = "import vhdiffuser; vhdiffuser.load_planner('maze2d-umaze', steps=1).plan([1, 1, 0, 0], [3, 1])"
+    # Its makers turn it off themselves where automatic tests run.
+    ours = {key: value for key, value in os.environ.items() if not key.startswith(("ORT_", "CI", "GITHUB", "XDG"))}
+    places = {"HOME": str(tmp_path), "TMPDIR": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
+    subprocess.run([sys.executable, "-c", script], env={**ours, **places}, check=True)
+    assert [path.name for path in tmp_path.rglob("*") if path.name == ".ses" or "onnxruntime" in path.name] == []
+
+
+@pytest.mark.parametrize("kind", ["length", "planner"])
+def test_weights_that_are_no_real_numbers_are_refused(kind: str, tmp_path: Path) -> None:
+    """As the campaign's Length Predictor 103: an integer tensor, signed anew."""
+    from vhdiffuser.weights.format import load_model, save_model
+    from vhdiffuser.weights.places import shipped_path
+
+    tensors, header = load_model(shipped_path("maze2d-umaze", kind), kind)
+    key = next(name for name, value in tensors.items() if value.ndim > 1)
+    save_model(tmp_path / "model.safetensors", {**tensors, key: tensors[key].astype(np.int64)}, header)
+    load = vhdiffuser.LengthPredictor.load if kind == "length" else vhdiffuser.Planner.load
+    with pytest.raises(DataError, match=f"tensor '{key}' holds int64"):
+        load(tmp_path / "model.safetensors")

@@ -146,6 +146,7 @@ def test_a_row_that_is_there_twice_is_refused_and_both_lines_are_named(tmp_path:
         ({"control_seconds": None}, "`control_seconds`"),
         ({"geodesic": float("nan")}, "`geodesic`"),
         ({"score": "good"}, "`score`"),
+        ({"score": 10**400}, "`score`"),
         ({"task": 0}, "`task`"),
         ({"predicted_length": 0}, "`predicted_length`"),
         ({"plan_lengths": []}, "`plan_lengths`"),

@@ -15,8 +15,15 @@ from vhdiffuser.control.inverse_dynamics import DynamicsConfig, proprioception_d
 from vhdiffuser.diffusion.unet import TemporalUnet
 from vhdiffuser.errors import DataError
 from vhdiffuser.length.config import NetworkConfig
-from vhdiffuser.length.network import LengthNetwork
-from vhdiffuser.runtime.mlp import dynamics_model, dynamics_shapes, length_model, length_shapes
+from vhdiffuser.length.network import LengthNetwork, QuasimetricNetwork
+from vhdiffuser.runtime.mlp import (
+    dynamics_model,
+    dynamics_shapes,
+    length_model,
+    length_shapes,
+    quasimetric_model,
+    quasimetric_shapes,
+)
 from vhdiffuser.runtime.network import OnnxNetwork, check_shapes
 from vhdiffuser.runtime.unet import unet_model, unet_shapes
 from vhdiffuser.runtime.unrolled import unrolled_model
@@ -83,6 +90,22 @@ def test_the_length_predictor_is_torchs(relative: bool, depth: int, goal_dims: t
     with torch.no_grad():
         wanted = module(torch.from_numpy(s), torch.from_numpy(g)).numpy()
     np.testing.assert_allclose(OnnxNetwork(length_model(tensors, dims), tensors)(s, g), wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize("goal_dims", [(2, 0), (0, 1, 2, 3), None])
+def test_the_quasimetric_head_is_torchs(goal_dims: tuple[int, ...] | None) -> None:
+    config = NetworkConfig(features=8, width=24, depth=2)
+    rest = np.array([0.1, -0.2, 0.3, -0.4], np.float32)
+    module = shaken(QuasimetricNetwork(4, goal_dims, 3, config, 5, 7, rest))
+    tensors, dims = arrays(module.state_dict()), goal_dims or (0, 1, 2, 3)
+    check_shapes(tensors, quasimetric_shapes(4, None if goal_dims is None else len(goal_dims), 105, 8, 24, 2))
+    rng = np.random.default_rng(0)
+    s, g = rng.uniform(-1, 1, (9, 4)).astype(np.float32), rng.uniform(-1, 1, (9, len(dims))).astype(np.float32)
+    with torch.no_grad():
+        wanted = module(torch.from_numpy(s), torch.from_numpy(g)).numpy()
+    assert wanted.shape == (9, 3)
+    network = OnnxNetwork(quasimetric_model(tensors, dims, (3, 5, 7)), tensors)
+    np.testing.assert_allclose(network(s, g), wanted, atol=1e-5)
 
 
 @pytest.mark.parametrize("layers", [1, 3])

@@ -208,6 +208,28 @@ def test_damaged_and_foreign_checkpoints_are_refused(tmp_path):
         run(tmp_path)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"update": -(2**63)},
+        {"seconds": -1.0},
+        {"mini_batches": 2**31},
+        {"identity": {"model": [1]}},
+        {"identity": {"loop": 0.5}},
+    ],
+)
+def test_a_checkpoint_whose_header_was_edited_and_signed_anew_is_refused(tmp_path, change):
+    with pytest.raises(Interrupted):
+        run(tmp_path, stop_at=20)
+    path = tmp_path / "checkpoint.safetensors"
+    tensors, header = read_tensors(path)
+    if "identity" in change:
+        change = {"identity": {**header["identity"], **change["identity"]}}
+    save_tensors(path, tensors, {**header, **change})
+    with pytest.raises(DataError, match=r"not a checkpoint \(.*--restart"):
+        run(tmp_path)
+
+
 def test_a_damaged_checkpoint_falls_back_to_the_one_before_and_says_so(tmp_path):
     (whole, _), _ = run(tmp_path / "whole")
     folder = tmp_path / "run"

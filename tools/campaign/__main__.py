@@ -6,20 +6,23 @@ It can be stopped at any time and goes on where it stopped. The report is printe
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import os
+import shutil
 import sys
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from campaign import arguments, files, kills, stops, surroundings
+from campaign import arguments, files, kills, stops, surroundings, trainings
 from campaign.ledger import Ledger, Trial
 from vhdiffuser.console import progress_bar
-from vhdiffuser.errors import VhdError
-from vhdiffuser.workers import available_cores, run_in_workers
+from vhdiffuser.workers import available_cores
 
-PARTS = ("kills", "stops", "surroundings", "files", "arguments")
+PARTS = ("kills", "stops", "trainings", "surroundings", "files", "arguments")
 KINDS = (
     "npz", "ogbench npz", "HDF5", "D4RL HDF5", "dataset", "instances npz", "instances HDF5", "Minari main_data.hdf5",
     "Minari metadata.json", "planner", "Length Predictor", "config.json", "route graph", "inverse dynamics", "rows",
@@ -37,17 +40,21 @@ def fuzz(ledger: Ledger, root: Path, tell: Tell, what: str, kinds: dict[str, int
     plan = [(kind, at, min(BATCH, count - at)) for kind, count in kinds.items() for at in range(0, count, BATCH)]
     waiting = [batch for batch in plan if not ledger.has(part, batch[0], batch[1])]
     while waiting:
-        jobs = [(*batch, seed, str(root)) for batch in waiting]
-        begun = list(waiting)
-        try:
-            for number, (failed, examples) in run_in_workers(function, jobs, workers):
-                kind, at, count = begun[number]
-                waiting.remove(begun[number])
-                ledger.add(Trial(part, kind, at, "; ".join(examples), count, failed))
-                tell(f"{what}: {kind}", len(plan) - len(waiting), len(plan))
-        except VhdError as error:  # a worker ended: a crash or a hang of the first batch that is still waiting
-            kind, at, count = waiting.pop(0)
-            ledger.add(Trial(part, kind, at, f"crash or hang, or another's in a batch nearby: {error}", count, 1))
+        with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
+            jobs = {pool.submit(function, *batch, seed, str(root)): batch for batch in waiting}
+            try:
+                for job in as_completed(jobs):
+                    failed, examples = job.result()
+                    kind, at, count = jobs[job]
+                    ledger.add(Trial(part, kind, at, "; ".join(examples), count, failed))
+                    waiting.remove(jobs[job])
+                    tell(f"{what}: {kind}", len(plan) - len(waiting), len(plan))
+            except BrokenProcessPool:  # a crash, or a hang that was ended
+                kind, at, count = waiting.pop(0)
+                marks = ", ".join(path.read_text(encoding="utf-8") for path in sorted(root.glob(f"{what}-*/current")))
+                ledger.add(Trial(part, kind, at, f"crash or hang at one of: {marks}", count, 1))
+        for folder in root.glob(f"{what}-*"):  # of the workers
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def main() -> int:
@@ -60,8 +67,9 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=available_cores(), help="processes (default: one per core)")
     parser.add_argument("--seed", type=int, default=0, help="another seed, other moments and inputs")
     parser.add_argument("--fresh", action="store_true", help="forget earlier trials")
+    parser.add_argument("--again", action="store_true", help="try anew what had a fault, after it was mended")
     chosen = parser.parse_args()
-    ledger = Ledger(chosen.out / "trials.jsonl", chosen.fresh)
+    ledger = Ledger(chosen.out / "trials.jsonl", chosen.fresh, chosen.again)
     root = (chosen.out / "work").resolve()
     root.mkdir(parents=True, exist_ok=True)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -76,6 +84,8 @@ def main() -> int:
             kills.run(ledger, root, tell, chosen.kills, chosen.seed)
         if "stops" in chosen.parts:
             stops.run(ledger, root, tell)
+        if "trainings" in chosen.parts:
+            trainings.run(ledger, root, tell, chosen.kills, chosen.seed)
         if "surroundings" in chosen.parts:
             surroundings.run(ledger, root, tell)
         if "files" in chosen.parts:

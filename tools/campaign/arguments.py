@@ -11,6 +11,7 @@ import signal
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import fields
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -73,14 +74,18 @@ def limited() -> Iterator[None]:
         signal.alarm(0)
 
 
-def collect(check: Callable[[Any], str], strategy: Any, count: int, number: int) -> tuple[int, list[str]]:
-    """Run `count` drawn inputs; how many failed, and examples."""
+def collect(
+    check: Callable[[Any], str], strategy: Any, count: int, number: int, current: Path | None = None
+) -> tuple[int, list[str]]:
+    """Run `count` drawn inputs; how many failed, and examples. `current` is the file that holds the one at work."""
     faults: list[str] = []
 
     @seed(number)
     @settings(max_examples=count, database=None, deadline=None, suppress_health_check=list(HealthCheck))
     @given(strategy)
     def every(value: Any) -> None:
+        if current is not None:
+            current.write_text(repr(value)[:300], encoding="utf-8", errors="replace")
         with limited(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             if fault := check(value):
@@ -102,6 +107,8 @@ def calls(folder: Path) -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
     from vhdiffuser.training.config import LoopConfig
     from vhdiffuser.types import EnvSpec
 
+    with contextlib.suppress(ModuleNotFoundError):
+        import torch  # noqa: F401 - now: an import that the clock stops half-way breaks every later one
     planner = vhdiffuser.load_planner("maze2d-umaze", steps=1)
     spec, start, goal = planner.spec, [1.0, 1.0, 0.0, 0.0], [3.0, 1.0]
     agent = vhdiffuser.Agent(planner)
@@ -149,7 +156,7 @@ def calls(folder: Path) -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
             {"planner": planner, "start": start, "goal": goal, "protocol": "ss", "seed": 0, "length": 40},
         ),
         "evaluate": (vhdiffuser.evaluate, {"planner": planner, "n": 1, "seeds": 0, "protocols": "ss", "workers": 1}),
-        "replan_every": (vhdiffuser.replan_every, {"every": 5, "budget": 20}),
+        "replan_every": (vhdiffuser.replan_every, {"steps": 5, "budget": 20}),
         "replan_on_deviation": (
             vhdiffuser.replan_on_deviation,
             {"budget": 20, "threshold": 0.1, "check_every": 5},
@@ -199,7 +206,7 @@ ENV = "maze2d-umaze"
 COMMANDS: tuple[tuple[str, ...], ...] = (
     ("envs", "--json"),
     ("models", "--json"),
-    ("recipes", ENV, "--recipe", "default"),
+    ("recipes", "show", ENV, "--recipe", "default"),
     ("plan", ENV, "--start", "1", "1", "--goal", "3", "1", "--length", "60", "--gamma", "1.2", "--seed", "0"),
     ("plan", ENV, "--start", "1", "1", "--goal", "3", "1", "--candidates", "2", "--piece", "0", "--stretch", "1.0"),
     ("plan", ENV, "--start", "1", "1", "--goal", "3", "1", "--sampler", "ddim", "--steps", "1", "--out", "p.json"),
@@ -278,28 +285,37 @@ def command_inputs(folder: Path) -> tuple[Callable[[Any], str], Any]:
     return check, command_lines()
 
 
-def batch(kind: str, begin: int, count: int, number: int, root: str) -> tuple[int, list[str]]:
-    """One batch of inputs: how many failed, and examples. Runs in a worker process."""
+@cache
+def prepared(root: str) -> Path:
+    """This process's folder, with data and small models in its cache; made once for all its batches."""
     import torch
+
+    from vhdiffuser.cli import run
 
     torch.set_num_threads(1)
     folder = Path(root) / f"arguments-{os.getpid()}"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    os.environ["VHD_HOME"] = str(folder / "cache")
-    from vhdiffuser.cli import run
-
+    os.environ["VHD_HOME"] = str(folder / "home")
     quiet = io.StringIO()
     with contextlib.redirect_stdout(quiet), contextlib.redirect_stderr(quiet):
         run(["data", "get", ENV, "--source", "build", "--size", "3000", "--quiet", "--workers", "1"])
         run(["train", "length", ENV, "--updates", "1", "--threads", "1", "--quiet"])
         run(["train", "planner", ENV, "--updates", "1", "--dim", "8", "--threads", "1", "--quiet"])
-    shutil.copytree(folder / "cache", folder / "home")
     np.savez(folder / "own.npz", observations=np.random.default_rng(0).random((40, 4)), episode_ends=[40])
+    return folder
+
+
+def batch(kind: str, begin: int, count: int, number: int, root: str) -> tuple[int, list[str]]:
+    """One batch of inputs: how many failed, and examples. Runs in a worker process."""
+    folder = prepared(root)
+    os.environ["VHD_HOME"] = str(folder / "cache")
+    shutil.rmtree(folder / "cache", ignore_errors=True)
+    shutil.copytree(folder / "home", folder / "cache")
     here = os.getcwd()
     check, strategy = (python_inputs if kind == "Python" else command_inputs)(folder)
     try:
-        return collect(check, strategy, count, random.Random(f"{number} {begin}").randrange(2**32))
+        own = random.Random(f"{number} {begin}").randrange(2**32)
+        return collect(check, strategy, count, own, folder / "current")
     finally:
         os.chdir(here)
-        shutil.rmtree(folder, ignore_errors=True)

@@ -16,10 +16,13 @@ from pathlib import Path
 from typing import Any
 
 ENV = "maze2d-umaze"
-# A shell that starts us in the background may have told us to ignore Ctrl-C, and children inherit that.
+# A command ends with the campaign, however that ends (prctl's PR_SET_PDEATHSIG). A shell that starts us in the
+# background may have told us to ignore Ctrl-C, nohup SIGHUP, and children inherit that.
 PROGRAM = """
-import signal
+import ctypes, signal
+ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 from vhdiffuser.cli import main
 main()
 """
@@ -39,14 +42,16 @@ class Job:
     arguments: tuple[str, ...]
     needs: tuple[str, ...] = ()
     """Jobs whose results it uses."""
+    killed: bool = False
+    """Whether it is killed at random moments, and started twice at once."""
 
 
 JOBS = {
     job.name: job
     for job in (
-        Job("build", (*BUILD, "--size", "60000")),
+        Job("build", (*BUILD, "--size", "60000"), killed=True),
         Job("data", (*BUILD, "--size", "4000")),
-        Job("train", (*PLANNER, "--updates", "150", "--checkpoint-minutes", "0.01"), ("data",)),
+        Job("train", (*PLANNER, "--updates", "150", "--checkpoint-minutes", "0.01"), ("data",), killed=True),
         Job("planner", (*PLANNER, "--updates", "4"), ("data",)),
         Job("length", (*LENGTH, "--updates", "4"), ("data",)),
         Job(
@@ -55,8 +60,9 @@ JOBS = {
                 *("bench", ENV, "--weights", "shipped", "--methods", "vhd", "--n", "60", "--keep", "3"),
                 *("--workers", "2", "--out", "rows", "--quiet"),
             ),
+            killed=True,
         ),
-        Job("export", ("models", "export", ENV, "--out", "exported", "--quiet"), ("planner", "length")),
+        Job("export", ("models", "export", ENV, "--out", "exported", "--quiet"), ("planner", "length"), killed=True),
     )
 }
 
@@ -134,7 +140,9 @@ def ended_within(group: int, seconds: float) -> float | None:
 def leftovers(folder: Path) -> list[str]:
     """Temporary files and locks that a finished command should not leave."""
     found = [path for path in folder.rglob("*") if path.name.endswith(".part") or path.name in (".lock", "building")]
-    return [str(path.relative_to(folder)) for path in (*found, *(folder / "tmp").iterdir())]
+    # torch makes a cache for all its users, and keeps it.
+    temporary = [path for path in (folder / "tmp").iterdir() if not path.name.startswith("torchinductor_")]
+    return [str(path.relative_to(folder)) for path in (*found, *temporary)]
 
 
 def contents(folder: Path) -> dict[str, str]:

@@ -7,10 +7,12 @@ import math
 import os
 import random
 import shutil
+import signal
 import struct
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,8 @@ NASTY: tuple[Any, ...] = (
     {}, {"a": 1}, [1e400], [-1, 0], list(range(50)),
 )  # fmt: skip
 """Values where others belong."""
+SLACK = 32 * 2**20
+"""Bytes that reading may take beyond twice those of a good file: allocators round up, and libraries are imported."""
 
 
 @dataclass(frozen=True)
@@ -196,57 +200,62 @@ def one_input(form: Format, number: int, seed: int, folder: Path) -> str:
     good = form.path.read_bytes()
     path = folder / form.path.name
     path.unlink(missing_ok=True)
-    if form.edit is not None and rng.random() < 0.6:
-        form.edit(good, path, rng)
-    else:
-        path.write_bytes(break_bytes(good, rng))
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if form.edit is not None and rng.random() < 0.6:
+            form.edit(good, path, rng)
+        else:
+            path.write_bytes(break_bytes(good, rng))
+        try:
             form.read(path)
-    except VhdError:
-        return ""
-    except Exception as error:
-        return f"{type(error).__name__}: {str(error)[:150]}"
+        except VhdError:
+            return ""
+        except Exception as error:
+            return f"{type(error).__name__}: {str(error)[:150]}"
     return ""
 
 
-def peak_memory() -> int:
-    """Most bytes that this process has held since `forget_peak`."""
+def memory(field: str) -> int:
+    """Bytes that this process holds (`VmRSS`), or the most since `forget_peak` (`VmHWM`)."""
     for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmHWM"):
+        if line.startswith(field):
             return int(line.split()[1]) * 1024
     return 0
 
 
-def forget_peak() -> None:
-    """Begin to measure anew."""
-    Path("/proc/self/clear_refs").write_text("5")
+def grown(read: Callable[[], Any]) -> tuple[Any, int]:
+    """What `read` returns, and the most bytes that it took."""
+    Path("/proc/self/clear_refs").write_text("5")  # begin to measure anew
+    before = memory("VmRSS")
+    result = read()
+    return result, memory("VmHWM") - before
+
+
+@cache
+def good_files(root: str) -> tuple[Path, dict[str, Format]]:
+    """This process's folder, and the good files in it; made once for all its batches."""
+    folder = Path(root) / f"files-{os.getpid()}"
+    shutil.rmtree(folder, ignore_errors=True)
+    (folder / "good").mkdir(parents=True)
+    (folder / "bad").mkdir()
+    os.environ["VHD_HOME"], os.environ["MINARI_DATASETS_PATH"] = str(folder / "home"), str(folder / "minari")
+    return folder, formats(folder / "good")
 
 
 def batch(kind: str, begin: int, count: int, seed: int, root: str) -> tuple[int, list[str]]:
     """Inputs `begin` to `begin + count` of a kind: how many failed, and examples. Runs in a worker process."""
-    import signal
-
-    folder = Path(root) / f"fuzz-{os.getpid()}"
-    shutil.rmtree(folder, ignore_errors=True)
-    (folder / "good").mkdir(parents=True)
-    os.environ["VHD_HOME"], os.environ["MINARI_DATASETS_PATH"] = str(folder / "home"), str(folder / "minari")
-    form = formats(folder / "good")[kind]
-    (folder / "bad").mkdir()
+    folder, forms = good_files(root)
+    form = forms[kind]
     form.read(form.path)
-    forget_peak()
-    form.read(form.path)
-    allowed = 2 * peak_memory()
+    _, good = grown(lambda: form.read(form.path))
     faults = []
     for number in range(begin, begin + count):
+        (folder / "current").write_text(f"{kind} {number}")
         signal.alarm(60)  # a hang ends this process, which is noticed
-        fault = one_input(form, number, seed, folder / "bad")
+        fault, bad = grown(partial(one_input, form, number, seed, folder / "bad"))
         signal.alarm(0)
-        if not fault and (peak := peak_memory()) > allowed:
-            fault = f"{peak / 1e6:.0f} MB, and a good file takes {allowed / 2e6:.0f}"
-            forget_peak()
+        if not fault and bad > 2 * good + SLACK:
+            fault = f"{bad / 1e6:.0f} MB, and a good file takes {good / 1e6:.0f}"
         if fault:
             faults.append(f"{number}: {fault}")
-    shutil.rmtree(folder, ignore_errors=True)
     return len(faults), faults[:5]

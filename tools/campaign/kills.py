@@ -12,7 +12,7 @@ from pathlib import Path
 from campaign.commands import JOBS, contents, ended_within, finish, fresh, leftovers, start
 from campaign.ledger import Ledger, Trial
 
-CASES = ("build", "train", "benchmark", "export")
+CASES = tuple(name for name, job in JOBS.items() if job.killed)
 PART = "kill -9"
 
 
@@ -20,14 +20,14 @@ def run(ledger: Ledger, root: Path, tell: Callable[[str, int, int], None], kills
     """Each case `kills` times."""
     for case in CASES:
         waiting = [number for number in range(kills) if not ledger.has(PART, case, number)]
-        whole, seconds = _uninterrupted(case, root) if waiting else ({}, 0.0)
+        whole, seconds = uninterrupted(case, root) if waiting else ({}, 0.0)
         for number in waiting:
             tell(case, number, kills)
             moment = random.Random(f"{seed} {case} {number}").uniform(0.1, 0.98) * seconds
             ledger.add(Trial(PART, case, number, one_kill(case, root, moment, whole)))
 
 
-def _uninterrupted(case: str, root: Path) -> tuple[dict[str, str], float]:
+def uninterrupted(case: str, root: Path) -> tuple[dict[str, str], float]:
     """What the command makes if left alone, and the seconds it takes; kept for a resumed campaign."""
     kept = root / f"whole-{case}.json"
     if not kept.exists():

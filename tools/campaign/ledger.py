@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -32,7 +31,8 @@ class Trial:
 class Ledger:
     """The file of trials."""
 
-    def __init__(self, path: Path, fresh: bool = False) -> None:
+    def __init__(self, path: Path, fresh: bool = False, again: bool = False) -> None:
+        """Those of `path`: none of them (`fresh`), or without those that had a fault (`again`)."""
         self.path = path
         path.parent.mkdir(parents=True, exist_ok=True)
         if fresh:
@@ -40,7 +40,9 @@ class Ledger:
         text = path.read_text(encoding="utf-8") if path.exists() else ""
         whole = text[: text.rfind("\n") + 1]  # the last line may be cut
         self.trials = [Trial(**json.loads(line)) for line in whole.splitlines()]
-        path.write_text(whole, encoding="utf-8")
+        if again:
+            self.trials = [trial for trial in self.trials if not trial.fault]
+        path.write_text("".join(_line(trial) for trial in self.trials), encoding="utf-8")
 
     def has(self, part: str, case: str, number: int) -> bool:
         """Whether that trial is done."""
@@ -50,7 +52,7 @@ class Ledger:
         """Record a trial."""
         self.trials.append(trial)
         with open(self.path, "a", encoding="utf-8") as file:
-            file.write(json.dumps(asdict(trial)) + "\n")
+            file.write(_line(trial))
 
     def report(self) -> str:
         """Figures by part and case, then every fault, as Markdown."""
@@ -93,5 +95,5 @@ class Ledger:
         return sum(bool(trial.fault) for trial in self.trials)
 
 
-Part = Callable[[Ledger, Path, Callable[[str, int, int], None]], None]
-"""A part of the campaign: it records its trials, works in a folder, and tells (case, done, total)."""
+def _line(trial: Trial) -> str:
+    return json.dumps(asdict(trial)) + "\n"

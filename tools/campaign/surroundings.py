@@ -47,7 +47,7 @@ def run(ledger: Ledger, root: Path, tell: Callable[[str, int, int], None]) -> No
     for number, odd in enumerate(ODD):
         trials[f"odd path {number}"] = partial(odd_path, odd, root)
     trials["no HOME"] = partial(no_home, root)
-    for job in ("build", "train", "benchmark", "export"):
+    for job in (name for name, job in JOBS.items() if job.killed):
         trials[f"the same {job} twice at once"] = partial(twice, job, root)
     trials["the clock jumps during a training"] = partial(clock_jumps, root)
     for done, (case, trial) in enumerate(trials.items()):

@@ -65,10 +65,9 @@ METHODS |= {
 
 def get_method(name: str) -> Method:
     """The method of that name."""
-    try:
-        return METHODS[name]
-    except KeyError:
-        raise UnknownNameError("method", name, list(METHODS)) from None
+    if not isinstance(name, str) or name not in METHODS:
+        raise UnknownNameError("method", str(name), list(METHODS))
+    return METHODS[name]
 
 
 def controller_for(methods: Sequence[str], environment: Environment) -> str:

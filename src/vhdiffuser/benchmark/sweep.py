@@ -107,7 +107,7 @@ def parse_grid(texts: Sequence[str]) -> dict[str, tuple[Any, ...]]:
         if not equals or not values or name.partition(".")[0] not in PARTS:
             raise VhdError(
                 f"'{text}': a field is given as PART.FIELD=VALUE,VALUE, for example planner.stride=4,8. "
-                f"Parts: {', '.join(PARTS)} (`vhd recipes ENV` lists their fields)."
+                f"Parts: {', '.join(PARTS)} (`vhd recipes show ENV` lists their fields)."
             )
         if name in grid:
             raise VhdError(f"{name} is given twice; name all its values at once.")

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
+import numpy as np
 import tyro
 
 from vhdiffuser.console import err, out, print_json
+from vhdiffuser.envs.environment import Environment
 from vhdiffuser.envs.registry import get_environment
 from vhdiffuser.types import FloatArray
 from vhdiffuser.weights.places import Source, find_model, run_folder
+
+DIAGNOSTIC_SEED = 20_001
+"""Seed of the published diagnostics. Tune on another one."""
 
 
 @dataclass(frozen=True)
@@ -19,22 +24,32 @@ class EvalLength:
     """Evaluate a Length Predictor on random pairs that training never saw; draw scatter, calibration and fields.
 
     The truth is the geodesic distance on a fine grid of the maze (the straight line for the arm), divided
-    by a stated speed. Examples:
+    by a stated speed. Two diagnostics need neither data nor simulator: `bands` ranks pairs of a maze, evenly many from
+    each band of 50 true steps (4-connected grid, 0.0385 units a step in maze2d), and counts triangle violations;
+    `support` measures how well the predictor tells walls from free space. Examples:
 
         vhd eval-length maze2d-large
         vhd eval-length maze2d-large --runs length length-paper --out out/length
+        vhd eval-length maze2d-large --diagnostic bands --weights shipped --out out/length
+        vhd eval-length maze2d-large --diagnostic support
     """
 
     env: tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="ENV")]]
     """Environment: see `vhd envs`."""
     runs: tuple[str, ...] = ()
     """Runs to compare (default: the predictor in use)."""
+    diagnostic: Literal["pairs", "bands", "support"] = "pairs"
+    """What to measure: random pairs against true distances, pairs in bands of true steps, or walls against free space."""
+    grid: Literal["cells", "fine"] = "cells"
+    """Grid of `bands`: the maze's cells, with places of the environment's reset; or 26 points a cell, with places all
+    over free space."""
     pairs: int = 2000
-    """Random pairs."""
+    """Random pairs; of `support`, places of each kind (`bands` always has 300 pairs a band)."""
     seed: int | None = None
     """Seed of the pairs (default: the one reserved for reporting)."""
     speed: float | None = None
-    """Stated speed in units per control step (default: the data's mean speed)."""
+    """Stated speed in units per control step (default: the data's mean speed; of `bands`: 0.0385 in maze2d, elsewhere
+    that at which the median ratio of predicted to true steps is 1)."""
     goals: int = 3
     """Goals whose distance fields are drawn."""
     weights: Source = "auto"
@@ -54,6 +69,9 @@ class EvalLength:
         from vhdiffuser.length.predictor import LengthPredictor
 
         environment = get_environment(self.env)
+        if self.diagnostic != "pairs":
+            self._diagnose(environment)
+            return
         spec, geodesic = environment.spec, make_geodesic(environment)
         seed = length_eval.PAIRS_SEED if self.seed is None else self.seed
         facts: dict[str, Any] = {}
@@ -61,6 +79,10 @@ class EvalLength:
             episodes = load_dataset(spec.name).episodes.split(environment.held_out)[1]
             starts, goals, truth = length_eval.recorded_pairs(episodes, spec, self.pairs, seed)
             facts["truth"] = "steps that held-out episodes took (an upper bound)"
+        elif environment.shortest_steps is not None:
+            starts, goals = length_eval.draw_pairs(environment.make(), self.pairs, seed)
+            truth = np.minimum(environment.shortest_steps(spec.goal_of(starts), goals), spec.T_max)
+            facts["truth"] = "the environment's own shortest steps"
         else:
             speed = self.speed or length_eval.observed_speed(load_dataset(spec.name).episodes, spec)
             starts, goals = length_eval.draw_pairs(environment.make(), self.pairs, seed)
@@ -73,13 +95,50 @@ class EvalLength:
             name: length_eval.evaluate_length(predictor, starts, goals, truth) for name, predictor in predictors.items()
         }
         rows = [{"environment": spec.name, "run": name, **facts, **r.figures} for name, r in results.items()]
-        if self.json:
-            print_json(rows)
-        else:
-            for key in rows[0]:
-                out.print(f"{key:24}" + "".join(f"{_text(row[key]):>18}" for row in rows))
+        self._print(rows)
         if self.out is not None:
             self._draw(predictors, results, geodesic, goals, facts)
+
+    def _print(self, rows: list[dict[str, Any]]) -> None:
+        if self.json:
+            print_json(rows)
+            return
+        for key in rows[0]:
+            out.print(f"{key:36}" + "".join(f"{_text(row[key]):>18}" for row in rows))
+
+    def _diagnose(self, environment: Environment) -> None:
+        """`bands` or `support`, with the route graph if there is one: as a planner uses the predictor."""
+        from vhdiffuser.benchmark import bands, support_eval
+        from vhdiffuser.length.predictor import LengthPredictor
+        from vhdiffuser.report.length_figures import scatter
+
+        name, seed = environment.name, DIAGNOSTIC_SEED if self.seed is None else self.seed
+        route = find_model(name, "route", self.weights)
+        paths = {run: run_folder(name, run) / "model.safetensors" for run in self.runs}
+        paths = paths or {"length": find_model(name, "length", self.weights)}
+        predictors = {
+            run: LengthPredictor.load(path, routes=route if route.is_file() else None) for run, path in paths.items()
+        }
+        if self.diagnostic == "support":
+            found = {run: support_eval.evaluate_support(p, environment, self.pairs, seed) for run, p in predictors.items()}
+            self._print([{"environment": name, "run": run, "seed": seed, **row} for run, row in found.items()])
+            return
+        fitted = self.speed is None and not name.startswith("maze2d-")
+        first = next(iter(predictors.values()))
+        speed = self.speed or (bands.fitted_speed(first, environment, seed, self.grid) if fitted else bands.SPEED)
+        pairs = bands.draw_banded(environment, seed, speed, self.grid)
+        rows = [
+            {"environment": name, "run": run, "seed": seed, "grid": self.grid, "speed_fitted": fitted}
+            | bands.evaluate_bands(p, pairs)
+            for run, p in predictors.items()
+        ]
+        self._print(rows)
+        if self.out is not None:
+            predicted = {run: bands.predicted_steps(p, pairs) for run, p in predictors.items()}
+            axis = f"true steps, 4-connected grid at {speed:.3g} units/step"
+            path = scatter(pairs.truth, predicted, self.out / "bands.png", self.env, axis)
+            if not self.quiet:
+                err.print(f"wrote {path}")
 
     def _draw(
         self,
@@ -118,4 +177,6 @@ def _text(value: Any) -> str:
 
 
 def _axis(facts: dict[str, Any]) -> str:
-    return f"true steps (at {facts['speed']:.3g} units/step)" if "speed" in facts else "recorded steps"
+    if "speed" in facts:
+        return f"true steps (at {facts['speed']:.3g} units/step)"
+    return "recorded steps" if facts["truth"].startswith("steps that") else "true steps"

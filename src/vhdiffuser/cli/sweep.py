@@ -30,7 +30,7 @@ class SweepCommand:
     envs: Positional[Annotated[tuple[str, ...], tyro.conf.arg(metavar="ENV [ENV ...]")]]
     """Environments: see `vhd envs`."""
     grid: tuple[str, ...]
-    """Fields and their values: PART.FIELD=VALUE,VALUE (`vhd recipes ENV` lists parts and fields). One value sets a
+    """Fields and their values: PART.FIELD=VALUE,VALUE (`vhd recipes show ENV` lists parts and fields). One value sets a
     field for all points."""
     recipe: RecipeName = "default"
     """Recipe that the points change."""

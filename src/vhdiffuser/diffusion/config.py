@@ -54,7 +54,7 @@ class PlannerConfig:
             ("prediction", self.prediction, ["epsilon", "sample", "v_prediction"]),
             ("clamp", self.clamp, ["goal", "state"]),
         ):
-            if value not in known:
+            if not isinstance(value, str) or value not in known:
                 raise UnknownNameError(name, str(value), known)
         check_fields(self)
         for name, most in (("dim", 4096), ("diffusion_steps", 10_000), ("stride", 10_000), ("batch_size", 10**6)):

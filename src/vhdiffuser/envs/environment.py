@@ -64,6 +64,8 @@ class Environment:
     """Share of the episodes held out for evaluation; 0 if a simulator draws fresh instances."""
     geometry: Geometry = field(default_factory=Geometry)
     """Walls or bounds, and how to draw them."""
+    shortest_steps: Callable[[FloatArray, FloatArray], FloatArray] | None = None
+    """(n, goal_dim) starts and goals -> (n,) true shortest steps, if they are known: the truth of `vhd eval-length`."""
     controller: str = "inverse_dynamics"
     """Low-level controller: `pd`, `displacement`, `inverse_dynamics`, `path_following` (inverse dynamics along the
     plan's path, whatever its index), or the name of a registered one."""

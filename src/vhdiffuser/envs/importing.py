@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from vhdiffuser.arguments import as_amount, as_whole, shown
 from vhdiffuser.data.csv_log import read_csv
 from vhdiffuser.data.readers import read_minari, read_own
 from vhdiffuser.data.store import Dataset
@@ -27,12 +28,15 @@ _DISAGREEMENT = 0.1
 """Maximum relative difference between a given time step and the fitted one."""
 
 
-def import_dataset(name: str, file: str, **settings: Any) -> Dataset:
+def import_dataset(name: str, file: str | Path, **settings: Any) -> Dataset:
     """Read `file` (a path, or `minari:ID`) under a new name, or under a registered environment's.
 
     `settings` are those of `own_spec`; a registered environment has its own and takes none.
     """
     checked_name("dataset", name)
+    if not isinstance(file, str | Path):
+        raise DataError(f"a file is given by its path, or as minari:ID; got {shown(file)}.")
+    file = str(file)
     details = {"file": Path(file).name if not file.startswith("minari:") else file}
     if name in environments():
         environment = environments()[name]
@@ -71,6 +75,12 @@ def own_spec(
     Dimensions are numbers or, where the observation's columns have `names`, those. If there are velocities,
     `control_dt` is checked against positions and velocities, or inferred from them.
     """
+    for given, value in (("T_max", T_max), ("L_min", L_min)):
+        if value is not None:
+            as_whole(given, value, least=1)
+    for given, number in (("epsilon", epsilon), ("control_dt", control_dt)):
+        if number is not None:
+            as_amount(given, number)
     observation_dim, action_dim = episodes.observations.shape[1], episodes.actions.shape[1]
     columns = tuple(f"s{dim}" for dim in range(observation_dim)) if names is None else tuple(names)
     if len(columns) != observation_dim:
@@ -104,6 +114,9 @@ def own_spec(
 
 def _numbers(dims: Sequence[int | str], names: Sequence[str]) -> tuple[int, ...]:
     """Dimensions given as numbers or names, as numbers."""
+    fits = isinstance(dims, Sequence) and not isinstance(dims, str | bytes)
+    if not fits or not all(isinstance(dim, int | np.integer | str) and not isinstance(dim, bool) for dim in dims):
+        raise DataError(f"dimensions are given as a list of columns, by number or name; got {shown(dims)}.")
     unknown = [str(dim) for dim in dims if isinstance(dim, str) and dim not in names and not dim.isdigit()]
     if unknown:
         raise UnknownNameError("column", unknown[0], list(names))

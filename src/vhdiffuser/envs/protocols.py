@@ -135,8 +135,8 @@ def paper_rule(
 ) -> ExecutionRule:
     """The paper's protocols: `ss`, single-shot, or `rp`, replan-on-deviation."""
     rules = {"ss": single_shot(), "rp": replan_on_deviation(budget, threshold, check_every)}
-    if protocol not in rules:
-        raise UnknownNameError("protocol", protocol, list(rules))
+    if not isinstance(protocol, str) or protocol not in rules:
+        raise UnknownNameError("protocol", str(protocol), list(rules))
     return rules[protocol]
 
 

@@ -12,7 +12,7 @@ from vhdiffuser.arguments import as_numbers, shown
 from vhdiffuser.control.base import Controller, default_controller
 from vhdiffuser.envs.protocols import ExecutionRule, HitTest, replan_on_deviation
 from vhdiffuser.errors import VhdError
-from vhdiffuser.execution.loop import BatchPlanner, ControlLoop, Episode, Group
+from vhdiffuser.execution.loop import BatchPlanner, ControlLoop, Episode, Group, require_planner
 from vhdiffuser.trajectories import Plan, Rollout
 from vhdiffuser.types import FloatArray
 
@@ -57,10 +57,7 @@ class Agent:
         `replan_on_deviation()` (default), `single_shot()` or `replan_every(n)`, with or without a `budget` of control
         steps. Plans have `length` states, or the predicted length; `seed` fixes them. `hit` is the success criterion
         (default: the paper's goal region)."""
-        if not hasattr(planner, "plan_batch"):
-            raise VhdError(
-                f"an agent needs a planner, got {shown(planner)}. Make one with vhdiffuser.load_planner(name)."
-            )
+        require_planner(planner)
         self._loop = ControlLoop(
             planner,
             default_controller(planner.spec) if controller is None else controller,

@@ -12,7 +12,7 @@ from vhdiffuser.envs.protocols import paper_rule
 from vhdiffuser.envs.registry import environment_of
 from vhdiffuser.errors import VhdError
 from vhdiffuser.execution.agent import Agent
-from vhdiffuser.execution.loop import BatchPlanner
+from vhdiffuser.execution.loop import BatchPlanner, require_planner
 from vhdiffuser.trajectories import Rollout
 from vhdiffuser.types import Instance
 
@@ -38,6 +38,7 @@ def execute(
     >>> rollout = execute(planner, [1, 1, 0, 0], [7, 9])             # doctest: +SKIP
     >>> rollout.success, rollout.steps, rollout.replans              # doctest: +SKIP
     """
+    require_planner(planner)
     environment = environment_of(planner.spec)
     rule = paper_rule(protocol, environment.step_budget)
     if env is None:

@@ -49,6 +49,15 @@ class BatchPlanner(Protocol):
         ...
 
 
+def require_planner(planner: object) -> None:
+    """Raise `VhdError` for what is not a planner that knows its environment."""
+    if not callable(getattr(planner, "plan_batch", None)) or not isinstance(getattr(planner, "spec", None), EnvSpec):
+        raise VhdError(
+            f"a planner is needed, got {shown(planner)}. Make one with vhdiffuser.load_planner(name), or one of your own "
+            "with vhdiffuser.foreign_planner(planner, environment)."
+        )
+
+
 def plan_seed(seed: int, number: int, replan: int) -> int:
     """Seed of one plan: 63 bits, from the benchmark's seed, the instance's number and the replan's."""
     return int(stream("plan", seed, number, replan).generate_state(1, np.uint64)[0] >> np.uint64(1))

@@ -197,6 +197,11 @@ class LengthConfig:
 
     network: NetworkConfig = field(default_factory=NetworkConfig)
     """Encoder and MLP."""
+    quasimetric: int = 0
+    """Components of a quasimetric head: f(g, g) = 0 and f(s, g) <= f(s, h) + f(h, g) by construction, for relays h at
+    rest. 0: an MLP over s and g, as in the paper, which learns both from its losses."""
+    latent: int = 32
+    """Latent dimensions of each component of a quasimetric head."""
     batch: int = 512
     """Pairs per mini-batch."""
     full_state_goals: bool = False
@@ -232,6 +237,8 @@ class LengthConfig:
         check_fields(self)
         if not 1 <= len(self.quantiles) <= 100 or not all(0 < tau < 1 for tau in self.quantiles):
             raise VhdError(f"quantiles must lie between 0 and 1, and there must be at least one; got {self.quantiles}.")
+        if not 0 <= self.quasimetric <= 1000 or not 1 <= self.latent <= 1000:
+            raise VhdError(f"quasimetric must lie in 0..1000, latent in 1..1000; got {self.quasimetric}, {self.latent}.")
         if not 2 <= self.batch <= 10**6:
             raise VhdError(f"a mini-batch needs 2 to 1,000,000 pairs, got {self.batch}.")
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -13,7 +14,7 @@ from vhdiffuser.errors import VhdError
 from vhdiffuser.length.config import LengthConfig, NetworkConfig, goal_dims
 from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.torch_network import state_dict
-from vhdiffuser.types import EnvSpec
+from vhdiffuser.types import EnvSpec, FloatArray
 from vhdiffuser.weights.format import load_model
 
 
@@ -62,11 +63,7 @@ class LengthNetwork(nn.Module):
         self.phi_s = make_encoder(state_dim, config)
         self.phi_g = None if goal_dims is None else make_encoder(len(goal_dims), config)
         width = _out_dim(self.phi_s) + (1 + config.relative) * _out_dim(self.phi_g or self.phi_s)
-        layers: list[nn.Module] = []
-        for _ in range(config.depth):
-            layers += [nn.Linear(width, config.width), nn.LayerNorm(config.width), nn.ReLU()]
-            width = config.width
-        self.mlp = nn.Sequential(*layers)
+        self.mlp, width = _normalised_mlp(width, config)
         self.head = nn.Linear(width, quantiles)
 
     def forward(self, s: torch.Tensor, g: torch.Tensor) -> torch.Tensor:
@@ -82,12 +79,87 @@ class LengthNetwork(nn.Module):
             return nn.functional.softplus(self.head(hidden.float()))
 
 
+class QuasimetricNetwork(nn.Module):
+    """f_theta(s, g) = mean over components of max_j [x_j(s) - y_j(g)]_+: a quasimetric between latent vectors.
+
+    The asymmetric part of MRN (Liu et al. 2023), several times. With y_j the distance from a place to a landmark j it is
+    the landmark bound of graph search, exact where a shortest path leads on to a landmark. x(s) is y at the state's
+    position, plus what its other dimensions (velocities) change: x(s) = y(p) + r(s) - r(s at rest). So at rest x = y,
+    f(g, g) = 0, and f(s, g) <= f(s, h) + f(h, g) for every place h at which one rests.
+    """
+
+    rest: torch.Tensor
+
+    def __init__(
+        self,
+        state_dim: int,
+        goal_dims: tuple[int, ...] | None,
+        quantiles: int,
+        config: NetworkConfig,
+        components: int,
+        latent: int,
+        rest: FloatArray | None = None,
+        make_encoder: MakeEncoder = FourierEncoder,
+    ) -> None:
+        """`goal_dims` as in `LengthNetwork`; `rest` (state_dim,) the normalised state whose velocities are 0."""
+        super().__init__()
+        self.goal_dims = list(range(state_dim) if goal_dims is None else goal_dims)
+        self.shape = (quantiles, components, latent)
+        self.register_buffer("rest", torch.zeros(state_dim) if rest is None else torch.from_numpy(rest).float())
+        self.phi_g = make_encoder(len(self.goal_dims), config)
+        self.mlp, width = _normalised_mlp(_out_dim(self.phi_g), config)
+        self.head = nn.Linear(width, math.prod(self.shape))
+        self.phi_s = None
+        if len(self.goal_dims) < state_dim:
+            self.phi_s = make_encoder(state_dim, config)
+            self.motion_mlp, width = _normalised_mlp(_out_dim(self.phi_s), config)
+            self.motion_head = nn.Linear(width, math.prod(self.shape))
+
+    def forward(self, s: torch.Tensor, g: torch.Tensor) -> torch.Tensor:
+        """Normalised s (..., d) and g (..., goal_dim) -> (..., quantiles); each is a quasimetric."""
+        x, y = self._latent(s[..., self.goal_dims]), self._latent(g)
+        if self.phi_s is not None:
+            still = self.rest.expand_as(s).clone()
+            still[..., self.goal_dims] = s[..., self.goal_dims]
+            x = x + self._motion(s) - self._motion(still)
+        with torch.autocast(s.device.type, enabled=False):  # one step in T_max is finer than bfloat16
+            ahead = (x - y).float().clamp(min=0).unflatten(-1, self.shape)
+            return ahead.amax(dim=-1).mean(dim=-1)
+
+    def _latent(self, place: torch.Tensor) -> torch.Tensor:
+        hidden = self.mlp(self.phi_g(place))
+        with torch.autocast(hidden.device.type, enabled=False):
+            return self.head(hidden.float())
+
+    def _motion(self, s: torch.Tensor) -> torch.Tensor:
+        assert self.phi_s is not None
+        hidden = self.motion_mlp(self.phi_s(s))
+        with torch.autocast(hidden.device.type, enabled=False):
+            return self.motion_head(hidden.float())
+
+
 def make_length_network(
-    spec: EnvSpec, config: LengthConfig, make_encoder: MakeEncoder = FourierEncoder
-) -> LengthNetwork:
-    """A fresh f_theta for an environment."""
+    spec: EnvSpec,
+    config: LengthConfig,
+    make_encoder: MakeEncoder = FourierEncoder,
+    normalizer: Normalizer | None = None,
+) -> LengthNetwork | QuasimetricNetwork:
+    """A fresh f_theta for an environment; a quasimetric head needs the normaliser to know what rest is."""
     dims = None if config.full_state_goals else spec.goal_dims
-    return LengthNetwork(spec.state_dim, dims, len(config.quantiles), config.network, make_encoder)
+    sizes = (spec.state_dim, dims, len(config.quantiles), config.network)
+    if not config.quasimetric:
+        return LengthNetwork(*sizes, make_encoder)
+    rest = None if normalizer is None else normalizer.normalize(np.zeros(spec.state_dim, np.float32))
+    return QuasimetricNetwork(*sizes, config.quasimetric, config.latent, rest, make_encoder)
+
+
+def _normalised_mlp(width: int, config: NetworkConfig) -> tuple[nn.Sequential, int]:
+    """Linear, LayerNorm, ReLU, `depth` times; and the width of its output."""
+    layers: list[nn.Module] = []
+    for _ in range(config.depth):
+        layers += [nn.Linear(width, config.width), nn.LayerNorm(config.width), nn.ReLU()]
+        width = config.width
+    return nn.Sequential(*layers), width
 
 
 def _out_dim(encoder: nn.Module) -> int:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 from vhdiffuser.devices import is_cpu
 from vhdiffuser.errors import DataError, needs_extra
 from vhdiffuser.length.config import LengthConfig, goal_dims
-from vhdiffuser.runtime.mlp import length_model, length_shapes
+from vhdiffuser.runtime.mlp import length_model, length_shapes, quasimetric_model, quasimetric_shapes
 from vhdiffuser.runtime.network import Network, OnnxNetwork, check_shapes
 from vhdiffuser.types import EnvSpec
 from vhdiffuser.weights.format import Tensors
@@ -29,10 +29,14 @@ def length_network(
     if make_encoder is None:
         sizes = config.network
         goal_dim = None if config.full_state_goals else spec.goal_dim
-        known = (sizes.features, sizes.width, sizes.depth, sizes.relative)
-        check_shapes(tensors, length_shapes(spec.state_dim, goal_dim, len(config.quantiles), *known))
+        known, quantiles = (sizes.features, sizes.width, sizes.depth), len(config.quantiles)
+        if config.quasimetric:
+            outputs = quantiles * config.quasimetric * config.latent
+            check_shapes(tensors, quasimetric_shapes(spec.state_dim, goal_dim, outputs, *known))
+        else:
+            check_shapes(tensors, length_shapes(spec.state_dim, goal_dim, quantiles, *known, sizes.relative))
         if is_cpu(device):
-            return OnnxNetwork(length_model(tensors, goal_dims(spec, config)), tensors)
+            return _on_cpu(tensors, goal_dims(spec, config), (quantiles, config.quasimetric, config.latent))
     with needs_extra("train", f"predicting on device '{device}', or with an encoder of your own,"):
         from vhdiffuser.length.network import FourierEncoder, make_length_network
         from vhdiffuser.torch_network import TorchNetwork, state_dict
@@ -49,15 +53,18 @@ def as_network(network: Network | torch.nn.Module, dims: tuple[int, ...]) -> Net
     if not hasattr(network, "state_dict"):
         return cast(Network, network)
     module = cast("torch.nn.Module", network)
-    from vhdiffuser.length.network import FourierEncoder, LengthNetwork
+    from vhdiffuser.length.network import FourierEncoder, LengthNetwork, QuasimetricNetwork
     from vhdiffuser.torch_network import TorchNetwork, arrays
 
     device = next((weight.device for weight in module.parameters()), "cpu")
-    ours = isinstance(module, LengthNetwork) and {type(module.phi_s), type(module.phi_g)} <= {
-        FourierEncoder,
-        type(None),
-    }
-    if ours and is_cpu(device):
-        tensors = arrays(module.state_dict())
-        return OnnxNetwork(length_model(tensors, dims), tensors)
+    if isinstance(module, LengthNetwork | QuasimetricNetwork) and is_cpu(device):
+        shape = module.shape if isinstance(module, QuasimetricNetwork) else (0, 0, 0)
+        if {type(module.phi_s), type(module.phi_g)} <= {FourierEncoder, type(None)}:
+            return _on_cpu(arrays(module.state_dict()), dims, shape)
     return TorchNetwork(module, device)
+
+
+def _on_cpu(tensors: Tensors, dims: tuple[int, ...], shape: tuple[int, int, int]) -> Network:
+    """By ONNX Runtime; a quasimetric head has `shape` (quantiles, components, latent), an MLP no components."""
+    model = quasimetric_model(tensors, dims, shape) if shape[1] else length_model(tensors, dims)
+    return OnnxNetwork(model, tensors)

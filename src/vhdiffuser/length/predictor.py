@@ -29,7 +29,7 @@ from vhdiffuser.length.route import Route, RouteGraph
 from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.runtime.network import Network
 from vhdiffuser.threads import batches_in_parallel
-from vhdiffuser.types import EnvSpec, FloatArray, IntArray
+from vhdiffuser.types import BoolArray, EnvSpec, FloatArray, IntArray
 from vhdiffuser.weights.format import ModelHeader, load_model
 
 if TYPE_CHECKING:
@@ -43,6 +43,10 @@ _KNOWN, _BEYOND = 0.9, 1.1
 """Shares of T_max, by the route graph: below the first the network is used, above the second the graph."""
 _CALIBRATION = 4096
 """Pairs of landmarks used to calibrate the graph's steps to the network's."""
+OFF_SUPPORT = 1 / 3
+"""Support below which a place is off the data: more than two radii from every landmark."""
+SUPPORT_FILE = "support.safetensors"
+"""A route graph beside a predictor's file of which only the landmarks are used, for weights that plan without routes."""
 _CHUNK = 2048
 """Queries per forward pass: large enough to be fast, small enough for the cache."""
 
@@ -57,10 +61,15 @@ class LengthPredictor:
         config: LengthConfig,
         normalizer: Normalizer,
         routes: RouteGraph | None = None,
+        landmarks: RouteGraph | None = None,
     ) -> None:
-        """With `routes`, distances extend beyond T_max and `route` returns the path."""
+        """With `routes`, distances extend beyond T_max and `route` returns the path.
+
+        `landmarks` (default: those of `routes`) show where the data is: `support` and `reachable` need them.
+        """
         self.network = as_network(network, goal_dims(spec, config))
         self.routes = routes
+        self.landmarks = landmarks or routes
         self.spec = spec
         self.config = config
         self.normalizer = normalizer
@@ -77,7 +86,8 @@ class LengthPredictor:
     ) -> LengthPredictor:
         """Read a model file from `vhd train length` and, if given, a route graph from `vhd train route`.
 
-        `make_encoder` is needed for a network that was trained with an encoder of your own.
+        `make_encoder` is needed for a network that was trained with an encoder of your own. Without a route graph, the
+        support is that of a file `support.safetensors` in the same folder, if there is one.
         """
         tensors, header = load_model(Path(path), "length")
         spec, config = EnvSpec.from_json(header.spec), LengthConfig.from_json(header.config)
@@ -85,12 +95,13 @@ class LengthPredictor:
             network = length_network(tensors, spec, config, device, make_encoder)
         except DataError as error:
             raise DataError(f"{path}: its weights do not match its own config ({error}). Train it again.") from error
-        graph = None
+        support = Path(path).with_name(SUPPORT_FILE)
+        graph, landmarks = None, None
         if routes is not None:
-            graph, route_header = RouteGraph.load(Path(routes))
-            if route_header.normalizer != header.normalizer:
-                raise DataError(f"{routes}: made from other data than {path}. Build it again with `vhd train route`.")
-        predictor = cls(network, spec, config, Normalizer.from_json(header.normalizer), graph)
+            graph = _graph_of(Path(routes), path, header)
+        elif support.is_file():
+            landmarks = _graph_of(support, path, header)
+        predictor = cls(network, spec, config, Normalizer.from_json(header.normalizer), graph, landmarks)
         predictor._origin = header
         return predictor
 
@@ -115,14 +126,36 @@ class LengthPredictor:
         return self._quantiles(starts, goals)[..., 0]
 
     def predict_spread(self, starts: npt.ArrayLike, goals: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
-        """Steps as `predict_steps`, and their spread: the range of the predicted quantiles, in steps."""
+        """Steps as `predict_steps`, and their spread: the range of the predicted quantiles, in steps.
+
+        Off the data's support the network extrapolates. There the spread also has twice the steps in which the data
+        would travel from the nearest supported place to the start, and from the goal's to the goal.
+        """
         if len(self.config.quantiles) < 2:
             raise VhdError(
                 f"this model predicts only one quantile ({self.config.quantiles[0]}), so it has no spread. "
                 "Train it with at least two `quantiles`."
             )
         quantiles = self._quantiles(starts, goals)
-        return quantiles[..., 0], quantiles.max(axis=-1) - quantiles.min(axis=-1)
+        spread = quantiles.max(axis=-1) - quantiles.min(axis=-1)
+        return quantiles[..., 0], (spread + 2 * self._steps_off_support(starts, goals)).astype(np.float32)
+
+    def support(self, places: npt.ArrayLike) -> FloatArray:
+        """(..., goal_dim) or (..., d) -> (...,) how well the data covers a place: 1 among it, towards 0 far from it.
+
+        1 / (1 + r), where r is the distance from the nearest landmark in radii to which landmarks cover the data. Below
+        `OFF_SUPPORT` (1/3: r > 2) the data was never near, as in a wall, although it may lie within its limits.
+        """
+        return (1 / (1 + self._away(places))).astype(np.float32)
+
+    def reachable(self, starts: npt.ArrayLike, goals: npt.ArrayLike) -> BoolArray:
+        """Whether both ends are on the data's support and observed moves connect them; shapes as in `predict_steps`."""
+        near_start, near_goal = self._away(starts), self._away(goals)
+        assert self.landmarks is not None
+        supported = np.maximum(near_start, near_goal) <= 1 / OFF_SUPPORT - 1
+        here, there = np.broadcast_arrays(self._landmark(starts), self._landmark(goals))
+        steps = self.landmarks.between(here.ravel(), there.ravel()).reshape(here.shape)
+        return np.asarray(supported & np.isfinite(steps))
 
     def route(self, start: npt.ArrayLike, goal: npt.ArrayLike) -> Route:
         """The route from a start (d,) to a goal (goal_dim,), of any length: places and the steps to each.
@@ -145,6 +178,34 @@ class LengthPredictor:
     def plan_length(self, starts: npt.ArrayLike, goals: npt.ArrayLike, gamma: float = 1.0) -> IntArray:
         """L_hat = clip(gamma * (f * T_max + 1), L_min, T_max), in states, rounded up."""
         return plan_lengths(self.predict_steps(starts, goals), self.spec, gamma)
+
+    def _normal_places(self, states: npt.ArrayLike) -> FloatArray:
+        """Normalised positions (..., goal_dim) of states or places."""
+        if self.landmarks is None:
+            raise VhdError(
+                f"{self.spec.name}: nothing here knows where the data is. Build a route graph with `vhd train route "
+                f"{self.spec.name}` and load it with LengthPredictor.load(path, routes=...)."
+            )
+        dims = self.spec.goal_dims
+        return self._checked("places", states, (len(dims), self.spec.state_dim), dims, quiet=True)
+
+    def _away(self, states: npt.ArrayLike) -> FloatArray:
+        """(...,) distance from the nearest landmark, in radii."""
+        places = self._normal_places(states)
+        assert self.landmarks is not None
+        return self.landmarks.away(places)
+
+    def _landmark(self, states: npt.ArrayLike) -> IntArray:
+        places = self._normal_places(states)
+        assert self.landmarks is not None
+        return self.landmarks.region(places)
+
+    def _steps_off_support(self, starts: npt.ArrayLike, goals: npt.ArrayLike) -> FloatArray:
+        """Steps to travel between both ends and the data's support, at the data's pace; 0 where it is not known."""
+        if self.landmarks is None:
+            return np.zeros(())
+        beyond = [np.maximum(self._away(ends) - (1 / OFF_SUPPORT - 1), 0.0) for ends in (starts, goals)]
+        return (beyond[0] + beyond[1]) * self.landmarks.join  # `join` steps move a radius
 
     def _quantiles(self, starts: npt.ArrayLike, goals: npt.ArrayLike) -> FloatArray:
         """(..., quantiles) in steps."""
@@ -211,7 +272,14 @@ class LengthPredictor:
             array[..., list(spec.goal_dims)] = goals
         return self._checked(name, array, (len(self._goal_dims), spec.state_dim), self._goal_dims)
 
-    def _checked(self, name: str, values: npt.ArrayLike, sizes: tuple[int, ...], dims: tuple[int, ...]) -> FloatArray:
+    def _checked(
+        self,
+        name: str,
+        values: npt.ArrayLike,
+        sizes: tuple[int, ...],
+        dims: tuple[int, ...],
+        quiet: bool = False,
+    ) -> FloatArray:
         """Normalised values of the wanted dimensions, or an error that says what is wrong."""
         array = as_numbers(name, values)
         if array.ndim == 0 or array.shape[-1] not in sizes:
@@ -224,7 +292,7 @@ class LengthPredictor:
             array = array[..., list(dims)]
         normal = self.normalizer.select(dims).normalize(array)
         outside = np.abs(normal) > _FAR_OUTSIDE
-        if outside.any():
+        if outside.any() and not quiet:
             worst = int(np.abs(normal).reshape(-1, len(dims)).max(axis=0).argmax())
             dim = dims[worst]
             warn(
@@ -234,3 +302,11 @@ class LengthPredictor:
                 OutsideDataWarning,
             )
         return normal
+
+
+def _graph_of(path: Path, predictor: Path | str, header: ModelHeader) -> RouteGraph:
+    """A route graph, which must be of the same data as the predictor with that header."""
+    graph, own = RouteGraph.load(path)
+    if own.normalizer != header.normalizer:
+        raise DataError(f"{path}: made from other data than {predictor}. Build it again with `vhd train route`.")
+    return graph

@@ -154,9 +154,17 @@ class RouteGraph:
         distance = np.abs(flat[:, None] - self.places).max(axis=-1)  # (n, M)
         return distance.argmin(axis=1).reshape(points.shape[:-1])
 
+    def away(self, points: FloatArray) -> FloatArray:
+        """(..., goal_dim) -> (...,) distance from the nearest landmark, in radii: at most about 1 within the data."""
+        nearest = self.places[self.region(points)]
+        return np.abs(points - nearest).max(axis=-1) / max(self.radius, 1e-6)
+
     def steps(self, starts: FloatArray, goals: FloatArray) -> FloatArray:
         """(B, goal_dim) and (B, goal_dim) -> (B,) steps; infinity if no route is known."""
-        here, there = self.region(starts), self.region(goals)
+        return self.between(self.region(starts), self.region(goals))
+
+    def between(self, here: IntArray, there: IntArray) -> FloatArray:
+        """(B,) and (B,) landmarks -> (B,) steps; infinity if no route is known."""
         for goal in np.unique(there):
             self._search(int(goal))
         return self._steps[there, here]

@@ -49,7 +49,7 @@ class LengthTask:
 
     def make_network(self) -> nn.Module:
         """A fresh f_theta."""
-        return make_length_network(self.spec, self.config, self.make_encoder)
+        return make_length_network(self.spec, self.config, self.make_encoder, self.normalizer)
 
     def loss(
         self, network: nn.Module, ema: nn.Module, generator: torch.Generator, update: int

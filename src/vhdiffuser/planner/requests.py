@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -81,7 +82,7 @@ def checked_lengths(
     lengths: Sequence[int] | IntArray | int, count: int, allowed: tuple[int, int], horizon: int | None
 ) -> IntArray:
     """(B,) int64 within `allowed`, or equal to the horizon the planner was trained for."""
-    values = np.asarray(lengths)
+    values = _rows("a length is a whole number of states", lengths)
     if values.ndim > 1 or (values.ndim == 1 and len(values) != count):
         raise RequestError(f"{count} pairs and lengths of shape {values.shape}: give one length, or one for each.")
     if not np.issubdtype(values.dtype, np.integer):
@@ -101,12 +102,19 @@ def checked_lengths(
 
 def checked_seeds(seeds: Sequence[int] | IntArray | int, count: int) -> IntArray:
     """(B,) int64: the given seeds, or `count` consecutive ones from a single integer."""
-    values = np.asarray(seeds)
+    values = _rows(f"seeds must be one integer or {count} of them", seeds)
     if not np.issubdtype(values.dtype, np.integer) or values.shape not in ((), (count,)):
         raise RequestError(f"seeds must be one integer or {count} of them, got {shown(seeds)}.")
     if values.size and values.min() < 0:
         raise RequestError(f"a seed must not be negative, got {int(values.min())}.")
     return values + np.arange(count) if values.ndim == 0 else values.astype(np.int64)
+
+
+def _rows(says: str, given: object) -> npt.NDArray[Any]:
+    try:
+        return np.asarray(given)
+    except ValueError:  # rows of different lengths
+        raise RequestError(f"{says}, got {shown(given)}.") from None
 
 
 def _refuse_not_finite(kind: str, values: FloatArray) -> None:

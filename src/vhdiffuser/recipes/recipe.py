@@ -143,9 +143,9 @@ def recipe_names() -> list[str]:
 
 def get_recipe(environment: Environment | str, name: str = "default") -> Recipe:
     """The recipe of that name for an environment."""
-    environment = get_environment(environment) if isinstance(environment, str) else environment
-    if name not in _RECIPES:
-        raise UnknownNameError("recipe", name, list(_RECIPES))
+    environment = environment if isinstance(environment, Environment) else get_environment(environment)
+    if not isinstance(name, str) or name not in _RECIPES:
+        raise UnknownNameError("recipe", str(name), list(_RECIPES))
     return _RECIPES[name](environment.spec).changed(**environment.recipes.get(name, {}))
 
 

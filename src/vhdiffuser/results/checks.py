@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -15,6 +14,8 @@ _COUNTS = {"instance": 0, "steps": 0, "replans": 0, "planned_length": 2, "predic
 """Integer fields and their minimum values."""
 _AMOUNTS = ("final_distance", "planning_seconds", "control_seconds", "geodesic", "path")
 """Fields with finite, non-negative numbers."""
+_LARGEST = 1e300
+"""What is beyond it is no number of a benchmark; nan and inf are not within it either."""
 _OPTIONAL = ("predicted_length", "task", "geodesic", "path", "score")
 
 
@@ -89,4 +90,4 @@ def _is_count(value: Any) -> bool:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= _LARGEST

@@ -34,6 +34,30 @@ def length_model(tensors: Tensors, goal_dims: Sequence[int], about: str = "") ->
     return graph.model(f, "f", ["n", len(tensors["head.bias"])], about)
 
 
+def quasimetric_model(tensors: Tensors, goal_dims: Sequence[int], shape: Sequence[int], about: str = "") -> bytes:
+    """f_theta with a quasimetric head of (quantiles, components, latent): inputs and output as of `length_model`."""
+    graph = Graph()
+    rest = tensors["rest"]
+    s, g = graph.input("s", ["n", len(rest)]), graph.input("g", ["n", len(goal_dims)])
+
+    def latent(x: str, encoder: str, mlp: str, head: str) -> str:
+        angle = graph.add("MatMul", x, graph.constant(np.float32(2 * math.pi) * tensors[f"{encoder}.B"]))
+        z = graph.add("Concat", graph.add("Sin", angle), graph.add("Cos", angle), x, axis=1)
+        return _linear(graph, _normalised_layers(graph, z, tensors, mlp), tensors, head)
+
+    place = graph.add("Gather", s, graph.constant(np.array(goal_dims)), axis=1)
+    x, y = latent(place, "phi_g", "mlp", "head"), latent(g, "phi_g", "mlp", "head")
+    if "phi_s.B" in tensors:
+        kept = np.isin(np.arange(len(rest)), goal_dims)
+        still = graph.add("Add", graph.add("Mul", s, graph.constant(kept * 1.0)), graph.constant(np.where(kept, 0, rest)))
+        moving, resting = (latent(state, "phi_s", "motion_mlp", "motion_head") for state in (s, still))
+        x = graph.add("Sub", graph.add("Add", x, moving), resting)
+    ahead = graph.add("Relu", graph.add("Sub", x, y))
+    ahead = graph.add("Reshape", ahead, graph.constant(np.array([-1, *shape])))
+    f = graph.add("ReduceMean", graph.add("ReduceMax", ahead, axes=[3], keepdims=0), axes=[2], keepdims=0)
+    return graph.model(f, "f", ["n", shape[0]], about)
+
+
 def dynamics_model(tensors: Tensors, body: int, about: str = "") -> bytes:
     """Inverse dynamics: `body` (n, p), normalised, and `relative` (n, ahead * goal_dim) -> `action` (n, m)."""
     graph = Graph()
@@ -72,6 +96,22 @@ def length_shapes(
     shapes |= {} if goal_dim is None else {"phi_g.B": (goal_dim, features)}
     shapes |= _layer_shapes("mlp", inputs, width, depth)
     return shapes | {"head.weight": (quantiles, width if depth else inputs), "head.bias": (quantiles,)}
+
+
+def quasimetric_shapes(
+    state_dim: int, goal_dim: int | None, outputs: int, features: int, width: int, depth: int
+) -> dict[str, tuple[int, ...]]:
+    """Name and shape of every tensor of a Length Predictor with a quasimetric head of so many latent numbers."""
+    goal = state_dim if goal_dim is None else goal_dim
+    shapes: dict[str, tuple[int, ...]] = {"rest": (state_dim,)}
+    parts = [("phi_g", "mlp", "head", goal)]
+    parts += [("phi_s", "motion_mlp", "motion_head", state_dim)] if goal < state_dim else []
+    for encoder, mlp, head, size in parts:
+        inputs = 2 * features + size
+        shapes[f"{encoder}.B"] = (size, features)
+        shapes |= _layer_shapes(mlp, inputs, width, depth)
+        shapes |= {f"{head}.weight": (outputs, width if depth else inputs), f"{head}.bias": (outputs,)}
+    return shapes
 
 
 def dynamics_shapes(inputs: int, actions: int, hidden: int, layers: int) -> dict[str, tuple[int, ...]]:

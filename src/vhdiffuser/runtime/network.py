@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from functools import cached_property
 from threading import Lock
@@ -27,11 +28,13 @@ class Network(Protocol):
 
 
 def check_shapes(tensors: Mapping[str, FloatArray], wanted: Mapping[str, tuple[int, ...]]) -> None:
-    """Raise `DataError` for tensors of other names or shapes than wanted."""
+    """Raise `DataError` for tensors of other names or shapes than wanted, and for those that hold no real numbers."""
     for name in sorted(tensors.keys() | wanted.keys()):
         here = tensors[name].shape if name in tensors else "missing"
         if here != wanted.get(name, "unknown"):
             raise DataError(f"tensor '{name}' is {here}, but should be {wanted.get(name, 'absent')}")
+        if tensors[name].dtype.kind != "f":
+            raise DataError(f"tensor '{name}' holds {tensors[name].dtype.name}, but should hold float32")
 
 
 class OnnxNetwork:
@@ -75,6 +78,8 @@ class OnnxNetwork:
 
 
 def _session(model: bytes):  # type: ignore[no-untyped-def]  # onnxruntime has no types
+    # Its official builds otherwise write a device id and send what is run here to its makers.
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     try:
         import onnxruntime
     except ImportError as error:

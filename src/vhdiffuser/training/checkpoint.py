@@ -6,6 +6,7 @@ A run keeps its last two. If the last one is damaged, training goes on from the 
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 from contextlib import suppress
@@ -28,6 +29,8 @@ NAME, BEFORE = "checkpoint.safetensors", "checkpoint-before.safetensors"
 """The last checkpoint, and the one before it."""
 _SLOTS = ({"step", "exp_avg", "exp_avg_sq"}, {"momentum"}, {"step", "mean", "square"})
 """What AdamW and Muon keep of a parameter."""
+_MOST_MINI_BATCHES = 65_536
+"""Of an update; a header that claims more was damaged, and the first update would never end."""
 _START_OVER = "Delete it, or pass --restart, to train from the beginning."
 # These may change when a run is resumed; everything else must be the same.
 FREE = (
@@ -172,8 +175,12 @@ def _checked(path: Path) -> tuple[Tensors, dict[str, Any]]:
     for key, kind in kinds.items():
         if not isinstance(header.get(key), kind):
             raise DataError(f"{path}: not a checkpoint (its header's '{key}' is {shown(header.get(key))}).")
+    if header["update"] < 0 or not 0 <= header["seconds"] < math.inf:
+        raise DataError(f"{path}: not a checkpoint (of update {header['update']:g}, after {header['seconds']:g} s).")
+    if not all(isinstance(part, dict) for part in header["identity"].values()):
+        raise DataError(f"{path}: not a checkpoint (its header's 'identity' is damaged).")
     mini_batches = header.get("mini_batches", 1)  # the first releases did not say
-    if not isinstance(mini_batches, int) or mini_batches < 1:
+    if not isinstance(mini_batches, int) or not 1 <= mini_batches <= _MOST_MINI_BATCHES:
         raise DataError(f"{path}: not a checkpoint (its header's 'mini_batches' is {shown(mini_batches)}).")
     return tensors, header
 

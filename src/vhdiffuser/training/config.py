@@ -61,7 +61,7 @@ class LoopConfig:
             ("optimizer", self.optimizer, ["adamw", "muon"]),
             ("precision", self.precision, list(get_args(Precision))),
         ):
-            if value not in known:
+            if not isinstance(value, str) or value not in known:
                 raise UnknownNameError(name, str(value), known)
         check_fields(self)
         limits = {

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from vhdiffuser.arguments import as_numbers
+from vhdiffuser.arguments import as_numbers, as_path, shown
 from vhdiffuser.errors import VhdError
 from vhdiffuser.types import EnvSpec, Episodes, FloatArray
 
@@ -40,6 +40,8 @@ class Plan:
             given = getattr(self, name)
             if not isinstance(given, np.ndarray) or given.dtype.kind != "f":
                 object.__setattr__(self, name, as_numbers(f"the {name} of a plan", getattr(self, name)))
+        if not isinstance(self.spec, EnvSpec | None):
+            raise VhdError(f"the spec of a plan is an EnvSpec (planner.spec), or None; got {shown(self.spec)}.")
         if self.states.ndim != 2 or len(self.states) < 2:
             raise VhdError(f"a plan needs (L, d) states, 2 or more of them; got shape {self.states.shape}.")
 
@@ -111,7 +113,7 @@ class Plan:
         """
         from vhdiffuser.trajectories.plan_files import save_plan
 
-        return save_plan(self, Path(path))
+        return save_plan(self, as_path("the file of a plan", path))
 
     @classmethod
     def load(cls, path: str | Path, spec: EnvSpec | None = None) -> Plan:
@@ -122,7 +124,7 @@ class Plan:
         """
         from vhdiffuser.trajectories.plan_files import load_plan
 
-        return load_plan(Path(path), spec)
+        return load_plan(as_path("the file of a plan", path), spec)
 
 
 def _numbers(values: FloatArray) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from vhdiffuser.arguments import as_whole
+from vhdiffuser.arguments import as_numbers, as_whole, shown
 from vhdiffuser.errors import VhdError
 from vhdiffuser.trajectories.plan import Plan
 from vhdiffuser.types import EnvSpec, Episodes, FloatArray
@@ -32,12 +32,22 @@ class Rollout:
     """(control step at which it was made, plan); the first at step 0."""
 
     def __post_init__(self) -> None:
+        for name in ("observations", "actions"):
+            given = getattr(self, name)
+            if not isinstance(given, np.ndarray) or given.dtype.kind != "f":
+                object.__setattr__(self, name, as_numbers(f"the {name} of a rollout", given))
+            if getattr(self, name).ndim != 2:
+                raise VhdError(f"the {name} of a rollout are rows of numbers; got {shown(given)}.")
         if len(self.actions) != len(self.observations) - 1:
             raise VhdError(
                 f"{len(self.observations)} observations and {len(self.actions)} actions: one less is needed."
             )
-        if not self.plans:
-            raise VhdError("a rollout needs at least one plan.")
+        if not isinstance(self.success, bool | np.bool_):
+            raise VhdError(f"the success of a rollout is True or False, got {shown(self.success)}.")
+        if not isinstance(self.plans, tuple) or not self.plans or not all(map(_is_made, self.plans)):
+            raise VhdError(
+                f"the plans of a rollout are a tuple of (control step, Plan), at least one; got {shown(self.plans)}."
+            )
 
     @property
     def steps(self) -> int:
@@ -126,3 +136,9 @@ class Rollout:
             and np.array_equal(self.actions, other.actions)
             and (self.success, self.plans) == (other.success, other.plans)
         )
+
+
+def _is_made(item: object) -> bool:
+    """Whether it is (control step, plan)."""
+    whole = isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], int | np.integer)
+    return whole and isinstance(item[1], Plan)

@@ -153,9 +153,17 @@ class Library:
 
 
 def _warm_up(loaded: Loaded) -> None:
-    """Make a first plan, whose imports take seconds, while the page still shows that it is loading."""
-    centre = loaded.planner.normalizer.center
-    loaded.planner.with_options(steps=1).plan(centre, loaded.spec.goal_of(centre), loaded.spec.L_min)
+    """Make first plans while the page still shows that it is loading: imports take seconds, and networks for short and
+    long plans are made on first use. All memory that planning takes is taken here, and does not grow with use."""
+    spec, centre = loaded.spec, loaded.planner.normalizer.center
+    planner = loaded.planner.with_options(steps=1)
+    length = spec.L_min
+    while length < spec.T_max:
+        planner.plan(centre, spec.goal_of(centre), length)
+        length *= 2
+    planner.plan(centre, spec.goal_of(centre), spec.T_max)
+    if planner.length_predictor is not None:
+        planner.predict_lengths(centre[None], spec.goal_of(centre)[None])
 
 
 def _spoken(commands: tuple[str, ...]) -> str:

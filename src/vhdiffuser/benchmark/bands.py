@@ -1,0 +1,190 @@
+"""A successor's diagnostic of learned distances: pairs in bands of 50 true steps, and how well steps follow the truth.
+
+HorizonFlow (2026, A.5) has 300 pairs of maze2d-large from each of eight bands; the truth is a breadth-first search on a
+4-connected grid at 0.0385 units a step, which is 26 steps a cell. Which grid, it does not say. `cells` is the maze's own:
+pairs are places of the environment's reset. `fine` has 26 points a cell: pairs are uniform in free space, also where the
+data never is. Its truth is a path along the axes, where a diagonal counts as its two legs; the shortest path itself
+cannot rank far pairs so. `Banded.geodesic` is that shortest path, so that the two can be told apart.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from scipy.sparse import csr_matrix
+from scipy.sparse.csgraph import breadth_first_order
+from scipy.spatial import cKDTree
+from scipy.stats import spearmanr
+
+from vhdiffuser.benchmark.geodesic import make_geodesic
+from vhdiffuser.benchmark.length_eval import FAR_STEPS
+from vhdiffuser.envs.environment import Environment
+from vhdiffuser.envs.instances import draw_instances
+from vhdiffuser.envs.walls import extent, narrowest, wall_distance
+from vhdiffuser.errors import VhdError
+from vhdiffuser.length.predictor import LengthPredictor
+from vhdiffuser.streams import stream
+from vhdiffuser.types import FloatArray, IntArray
+
+BANDS = 8
+PER_BAND = 300
+WIDTH = 50
+"""Steps of a band; larger mazes have a multiple of it, so that eight bands reach across them."""
+SPEED = 0.0385
+"""Units a step of maze2d, as the successor's paper states it."""
+GridName = Literal["cells", "fine"]
+_POINTS = {"cells": 1, "fine": 26}
+"""Grid points per side of a cell, which is as wide as the narrowest wall; 26 are 0.0385 units apart in maze2d, a step."""
+_RESETS = 1000
+"""Instances whose starts and goals are the places of the maze's cells."""
+_NEAR = 50
+"""True steps from which ratios are also summarised: below, a start from rest takes more than the way itself."""
+
+
+@dataclass(frozen=True)
+class Banded:
+    """Pairs of places, evenly many from each band of true steps."""
+
+    starts: FloatArray
+    """(n, goal_dim)."""
+    goals: FloatArray
+    """(n, goal_dim)."""
+    truth: FloatArray
+    """(n,) steps on the 4-connected grid."""
+    geodesic: FloatArray
+    """(n,) steps of the shortest path, at the same speed."""
+    speed: float
+    """Units a step."""
+    width: int
+    """Steps of a band."""
+
+
+class AxisGrid:
+    """The free space of a maze as a 4-connected grid."""
+
+    def __init__(self, walls: FloatArray, spacing: float, clearance: float) -> None:
+        """`clearance` is the distance of free places from all walls."""
+        self.spacing = spacing
+        low, high = extent(walls)
+        axes = [np.arange(a + spacing / 2, b, spacing) for a, b in zip(low, high, strict=True)]
+        points = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1)
+        free = wall_distance(walls, points) >= clearance - 1e-6
+        number = np.full(free.shape, -1)
+        number[free] = np.arange(free.sum())
+        self.places: FloatArray = points[free]
+        """(n, 2) free places."""
+        down, right = free[1:] & free[:-1], free[:, 1:] & free[:, :-1]
+        first = np.concatenate([number[:-1][down], number[:, :-1][right]])
+        second = np.concatenate([number[1:][down], number[:, 1:][right]])
+        edges = csr_matrix((np.ones(len(first)), (first, second)), shape=(len(self.places),) * 2)
+        self._edges = (edges + edges.T).tocsr()
+
+    def moves(self, goal: int) -> IntArray:
+        """(n,) moves from every place to a goal, by breadth-first search; -1 where there is no path."""
+        order, before = breadth_first_order(self._edges, goal)
+        moves = np.full(len(self.places), -1)
+        moves[goal] = 0
+        for node in order[1:].tolist():
+            moves[node] = moves[before[node]] + 1
+        return moves
+
+
+def draw_banded(
+    environment: Environment, seed: int, speed: float, grid: GridName = "cells", per_band: int = PER_BAND
+) -> Banded:
+    """`per_band` random pairs of free places from each band that the maze has, at most eight, of at least 50 steps."""
+    geometry = environment.geometry
+    if not geometry.is_maze:
+        raise VhdError(f"{environment.name} has no walls: the diagnostic by bands is one of mazes.")
+    clearance = geometry.radius if geometry.clearance is None else geometry.clearance
+    nodes = AxisGrid(geometry.walls, narrowest(geometry.walls) / _POINTS[grid], clearance)
+    places, node_of = nodes.places, np.arange(len(nodes.places))
+    if grid == "cells":
+        instances = draw_instances(environment.instance_source(), _RESETS, seed)
+        ends = [(environment.spec.place_of(instance.start), instance.goal) for instance in instances]
+        places = np.concatenate(ends)
+        node_of = cKDTree(nodes.places).query(places)[1]
+    rng = np.random.default_rng(stream("banded pairs", seed))
+    steps_per_move = nodes.spacing / speed
+    corner = int(nodes.moves(0).argmax())  # two sweeps find a longest path, or nearly
+    longest = nodes.moves(corner)[node_of].max() * steps_per_move
+    width = WIDTH * max(1, int(longest / BANDS / WIDTH))
+    bands = min(BANDS, int(longest / width))
+    if bands == 0:
+        raise VhdError(f"{environment.name}: no path has {WIDTH} steps at {speed:g} units a step. Give another speed.")
+    found: list[list[tuple[int, int, float]]] = [[] for _ in range(bands)]
+    while min(map(len, found)) < per_band:
+        goal = int(rng.integers(len(places)))
+        moves = nodes.moves(int(node_of[goal]))[node_of]
+        steps = moves * steps_per_move
+        for number, band in enumerate(found):
+            inside = np.flatnonzero((moves > 0) & (steps >= width * number) & (steps < width * (number + 1)))
+            if len(inside) and len(band) < per_band:
+                start = int(rng.choice(inside))
+                band.append((start, goal, float(steps[start])))
+    pairs = [pair for band in found for pair in band]
+    starts, goals = (places[[pair[end] for pair in pairs]] for end in (0, 1))
+    geodesic = make_geodesic(environment)
+    assert geodesic is not None
+    shortest = geodesic.distance(starts, goals) / speed
+    return Banded(starts, goals, np.array([pair[2] for pair in pairs]), shortest, speed, width)
+
+
+def fitted_speed(predictor: LengthPredictor, environment: Environment, seed: int, grid: GridName = "cells") -> float:
+    """Units a step at which the median ratio of predicted to true steps is 1, from a few pairs of places."""
+    some = draw_banded(environment, seed, _rough_speed(environment), grid, per_band=40)
+    predicted = _steps(predictor, some.starts, some.goals)
+    return float(np.median(some.truth * some.speed / predicted))
+
+
+def _rough_speed(environment: Environment) -> float:
+    """At which the maze's longest side takes T_max steps."""
+    low, high = extent(environment.geometry.walls)
+    return float((high - low).max() / environment.spec.T_max)
+
+
+def evaluate_bands(predictor: LengthPredictor, pairs: Banded, seed: int = 0) -> dict[str, float | int | None]:
+    """All figures of the diagnostic. `seed` draws the relays."""
+    steps = _steps(predictor, pairs.starts, pairs.goals)
+    back = _steps(predictor, pairs.goals, pairs.starts)
+    relays = pairs.starts[np.random.default_rng(seed).permutation(len(pairs.starts))]
+    by_relay = _steps(predictor, pairs.starts, relays) + _steps(predictor, relays, pairs.goals)
+    against = {"": pairs.truth, "geodesic_": pairs.geodesic}
+    figures: dict[str, float | int | None] = {"pairs": len(steps), "speed": pairs.speed, "band_steps": pairs.width}
+    for name, truth in against.items():
+        figures |= {f"{name}{key}": value for key, value in compare(steps, truth).items()}
+    figures |= {f"shortest_path_{key}": value for key, value in compare(pairs.geodesic, pairs.truth).items()}
+    return figures | {
+        "triangle_violations": float((steps > by_relay * (1 + 1e-5) + 1e-3).mean()),
+        "triangle_violations_over_a_step": float((steps > by_relay + 1).mean()),
+        "asymmetry": float(np.abs(steps - back).mean() / ((steps + back) / 2).mean()),
+    }
+
+
+def compare(steps: FloatArray, truth: FloatArray) -> dict[str, float | None]:
+    """(n,) steps with (n,) true ones: ranks, the ratio's coefficient of variation, errors as shares of the mean truth."""
+    far, ratio = truth >= FAR_STEPS, steps / truth
+    apart = truth >= _NEAR
+    scaled = steps * truth.sum() / steps.sum()
+    return {
+        "spearman": float(spearmanr(steps, truth).statistic),
+        "spearman_far": float(spearmanr(steps[far], truth[far]).statistic) if far.sum() >= 30 else None,
+        "ratio_cv": float(ratio.std() / ratio.mean()),
+        "ratio_cv_from_50": float(ratio[apart].std() / ratio[apart].mean()),
+        "mean_abs_error": float(np.abs(steps - truth).mean() / truth.mean()),
+        "mean_abs_error_scaled": float(np.abs(scaled - truth).mean() / truth.mean()),
+    }
+
+
+def predicted_steps(predictor: LengthPredictor, pairs: Banded) -> FloatArray:
+    """(n,) predicted steps of the pairs."""
+    return _steps(predictor, pairs.starts, pairs.goals)
+
+
+def _steps(predictor: LengthPredictor, starts: FloatArray, goals: FloatArray) -> FloatArray:
+    """From rest at places to places."""
+    states = np.zeros((len(starts), predictor.spec.state_dim), np.float32)
+    states[:, list(predictor.spec.goal_dims)] = starts
+    return predictor.predict_steps(states, goals).astype(np.float64)
