@@ -150,7 +150,19 @@ def test_the_command_prints_both_diagnostics(capsys: pytest.CaptureFixture[str])
     from vhdiffuser.cli import run
 
     for diagnostic, key in (("bands", "triangle_violations"), ("support", "auroc")):
-        run(["eval-length", "maze2d-medium", "--diagnostic", diagnostic, "--weights", "shipped", "--seed", "3", "--json"])
+        run(
+            [
+                "eval-length",
+                "maze2d-medium",
+                "--diagnostic",
+                diagnostic,
+                "--weights",
+                "shipped",
+                "--seed",
+                "3",
+                "--json",
+            ]
+        )
         (row,) = json.loads(capsys.readouterr().out)
         assert row["environment"] == "maze2d-medium"
         assert 0 <= row[key] <= 1

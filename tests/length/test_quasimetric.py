@@ -113,7 +113,9 @@ def test_a_file_of_it_loads_and_knows_its_rest(tmp_path: Path) -> None:
     np.testing.assert_allclose(
         loaded.predict_steps(states, places[::-1]), made.predict_steps(states, places[::-1]), atol=1e-4
     )
-    save_model(tmp_path / "other.safetensors", made.network.tensors, replace(made.header(), config=LengthConfig().to_json()))
+    save_model(
+        tmp_path / "other.safetensors", made.network.tensors, replace(made.header(), config=LengthConfig().to_json())
+    )
     with pytest.raises(DataError, match="do not match its own config"):
         LengthPredictor.load(tmp_path / "other.safetensors")
 

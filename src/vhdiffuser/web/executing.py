@@ -96,6 +96,8 @@ def _run(
     instance: Instance,
     horizon: int | None,
 ) -> ExecutionReply:
+    if loaded.pool is None:
+        raise NotReady(f"{loaded.spec.name}: there is data, but no simulator, so plans cannot be executed.")
     if loaded.controller is None:
         raise NotReady(
             f"{loaded.spec.name}: its controller's weights are missing, so plans cannot be executed. "
@@ -105,7 +107,6 @@ def _run(
     rule, boxes = paper_rule(request.protocol, budget), avoided(loaded, request)
     keeping = Keeping(planner, boxes, predicted=horizon is None)
     loop = ControlLoop(keeping, loaded.controller, rule, request.seed, horizon)
-    assert loaded.pool is not None  # without a simulator, requests to execute are refused
     with loaded.pool.lent() as simulators:
         episode, made = _drive(loop, simulators, instance, _checked_moves(loaded, request.moves, instance))
     spec, rollout = loaded.spec, episode.rollout(loaded.spec.action_dim)

@@ -1,6 +1,16 @@
 // VHD beside the fixed horizons, on the same pair: the paper's Fig. 3, live.
 
+import { summary, Trials } from "./statistics.js";
 import { View } from "./view.js";
+
+const AVERAGED = 20; // random pairs beside a comparison
+
+// The same random pairs by each method, in the background: what one pair shows may be chance.
+export function averagesOf(comparison) {
+  const trials = new Trials(["vhd", "fh-h1", "fh-h2", "fh-h3"], AVERAGED, () => comparison.averages(trials.found.map(summary), AVERAGED), () => {});
+  trials.changed();
+  return trials;
+}
 
 export class Comparison {
   #panels = [];
@@ -9,6 +19,7 @@ export class Comparison {
   constructor(section, scene) {
     this.section = section;
     this.scene = scene;
+    section.querySelector("#comparison-note").textContent = `The scene opens on ${scene.opening}, whatever becomes of it. Below each picture: how the method fares on the same ${AVERAGED} random pairs, run in the background.`;
     const grid = section.querySelector("#methods");
     grid.replaceChildren();
     const titles = ["VHD", ...scene.horizons.map((length, number) => `FH-H${number + 1} = ${length}`)];

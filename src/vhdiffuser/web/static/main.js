@@ -1,24 +1,24 @@
 // The page: its state, what is asked of the server when the state changes, and what is drawn.
 
 import { get, Newest, post, stream } from "./api.js";
-import { Comparison } from "./compare.js";
+import { averagesOf, Comparison } from "./compare.js";
 import { connectControls, fillControls, listEnvironments } from "./controls.js";
 import { blocked } from "./free.js";
-import { layersOf } from "./layers.js";
+import { goalOf } from "./layers.js";
 import { fromHash, toHash } from "./link.js";
 import { Obstacles } from "./obstacles.js";
+import { drawPicture } from "./picture.js";
 import { Places } from "./places.js";
 import { Player } from "./player.js";
 import { Results } from "./results.js";
 import { Space } from "./space.js";
 import { Stage } from "./stage.js";
-import { StatisticsCard, summary, Trials } from "./statistics.js";
+import { StatisticsCard } from "./statistics.js";
 import { Tour } from "./tour.js";
 import { themeColours } from "./view.js";
 
 const $ = (id) => document.getElementById(id);
 const MOST_MOVES = 16;
-const AVERAGED = 20; // random pairs beside a comparison
 
 // What a link leaves out.
 const plain = () => ({ seed: 0, protocol: "rp", field: false, compare: false, route: false, fan: false, space: false, boxes: [], cells: [], wallsKnown: true });
@@ -95,7 +95,7 @@ const replans = new Newest(async ({ body, step, dropped, since }, signal, shown)
   for await (const [event, value] of stream("api/stream", { ...request(), start: from, goal: body.goal }, signal)) {
     if (event === "horizon") showHorizon(value);
     if (event !== "plan") continue;
-    known.next = { places: value.states.map((values) => scene.goal_names.map((name) => values[scene.state_names.indexOf(name)])) };
+    known.next = { places: value.states.map((values) => goalOf(values, scene)) };
     draw();
     const latency = Math.round(performance.now() - since);
     results.moved(`Goal moved at step ${step}: a new plan of ${value.length} states after ${latency} ms (${Math.round(value.seconds * 1000)} ms to plan).`);
@@ -259,24 +259,10 @@ function draw() {
   cancelAnimationFrame(drawing);
   drawing = 0;
   if (!stage) return;
-  const faded = refusedPlaces.length ? 0.35 : 1;
   const at = { denoising: denoising.atEnd ? null : denoising.frame, step: playing.frame };
-  const walls = obstacles.walls;
-  const passed = moves.map((move) => move.goal);
-  const oldGoals = moves.length || moving ? [firstGoal, ...passed].filter((goal) => goal.some((value, dim) => value !== state.goal[dim])) : [];
-  const shown = { goal: state.goal, oldGoals, walls, boxes: obstacles.boxes, layers: layersOf(known, scene, state, at, faded, colours), refused: refusedPlaces };
-  stage.draw(shown, colours);
+  const oldGoals = moves.length || moving ? [firstGoal, ...moves.map((move) => move.goal)] : [];
+  drawPicture({ scene, state, stage, space, obstacles, known, refusedPlaces, colours }, at, oldGoals);
   places.show(state);
-  $("route-none").hidden = !known.plan || known.plan.route.length > 0;
-  $("box-legend").hidden = !shown.boxes.length;
-  $("wall-legend").hidden = !walls.added.length && !walls.removed.length;
-  if (space) drawSpace(walls.walls);
-}
-
-function drawSpace(walls) {
-  const plan = known.plan?.states.map((values) => scene.goal_names.map((name) => values[scene.state_names.indexOf(name)])) ?? [];
-  const step = playing.frame;
-  space.draw({ walls, boxes: obstacles.boxes, goal: state.goal, plan, path: known.execution?.places.slice(0, step + 1) ?? [], skeleton: known.execution?.skeleton, step }, colours);
 }
 
 function redraw() {
@@ -318,9 +304,7 @@ async function choose(wanted) {
   });
   stage.resize();
   comparison = new Comparison($("comparison"), scene);
-  $("comparison-note").textContent = `The scene opens on ${scene.opening}, whatever becomes of it. Below each picture: how the method fares on the same ${AVERAGED} random pairs, run in the background.`;
-  averages = new Trials(["vhd", "fh-h1", "fh-h2", "fh-h3"], AVERAGED, () => comparison.averages(averages.found.map(summary), AVERAGED), () => {});
-  comparison.averages(averages.found.map(summary), AVERAGED);
+  averages = averagesOf(comparison);
   statistics = new StatisticsCard(() => ({ ...settings(), protocol: state.protocol }), ({ start, goal }) => change({ start, goal }));
   $("trials-card").hidden = !scene.executes;
   showSwitches();
@@ -351,9 +335,7 @@ function change(values) {
 // Other than start and goal: what was found for random pairs no longer holds.
 function changeSettings(values = {}) {
   statistics.outdate();
-  averages.stop();
-  averages.found = averages.methods.map(() => []);
-  comparison.averages(averages.found.map(summary), AVERAGED);
+  averages.forget();
   change(values);
 }
 

@@ -84,6 +84,12 @@ export class Trials {
     if (!paused) this.#resume?.();
   }
 
+  forget() {
+    this.stop();
+    this.found = this.methods.map(() => []);
+    this.changed();
+  }
+
   stop() {
     this.#controller?.abort();
     this.#controller = null;
