@@ -4,8 +4,8 @@ import { get, Newest, post, stream } from "./api.js";
 import { averagesOf, Comparison } from "./compare.js";
 import { connectControls, fillControls, listEnvironments } from "./controls.js";
 import { blocked } from "./free.js";
-import { goalOf } from "./layers.js";
 import { fromHash, toHash } from "./link.js";
+import { GoalMoves } from "./moving.js";
 import { Obstacles } from "./obstacles.js";
 import { drawPicture } from "./picture.js";
 import { Places } from "./places.js";
@@ -18,14 +18,10 @@ import { Tour } from "./tour.js";
 import { themeColours } from "./view.js";
 
 const $ = (id) => document.getElementById(id);
-const MOST_MOVES = 16;
 
 // What a link leaves out.
 const plain = () => ({ seed: 0, protocol: "rp", field: false, compare: false, route: false, fan: false, space: false, boxes: [], cells: [], wallsKnown: true });
 const state = { ...plain(), environment: "", start: [], goal: [], gamma: 1, sampler: "", steps: 1 };
-let moves = []; // of the goal, during the execution shown: [{step, goal}]
-let firstGoal = []; // before the first of them
-let moving = false; // whether the goal is being moved during the execution
 let scene = null;
 let stage = null;
 let space = null;
@@ -88,32 +84,6 @@ const plans = new Newest(async (body, signal, shown) => {
   background(false);
 });
 
-// The goal moves while the robot is under way: a plan from where it is, at once; then, once the goal is dropped, the
-// rest of the execution.
-const replans = new Newest(async ({ body, step, dropped, since }, signal, shown) => {
-  const from = known.execution.states[step] ?? known.execution.places[step];
-  for await (const [event, value] of stream("api/stream", { ...request(), start: from, goal: body.goal }, signal)) {
-    if (event === "horizon") showHorizon(value);
-    if (event !== "plan") continue;
-    known.next = { places: value.states.map((values) => goalOf(values, scene)) };
-    draw();
-    const latency = Math.round(performance.now() - since);
-    results.moved(`Goal moved at step ${step}: a new plan of ${value.length} states after ${latency} ms (${Math.round(value.seconds * 1000)} ms to plan).`);
-    $("verdict").dataset.latency = latency;
-    shown();
-  }
-  if (!dropped) return;
-  const answer = await post("api/execute", { ...execution(), goal: firstGoal, moves: [...moves, { step, goal: body.goal }] }, signal);
-  moves.push({ step, goal: body.goal });
-  showExecution(answer, step);
-  playing.play();
-  background(false);
-}, (error) => {
-  known.next = null;
-  refuse(error);
-  background(false);
-});
-
 const fields = new Newest(async (body, signal) => {
   const views = stage.views;
   for (let number = 0; number < views.length; number += 1) {
@@ -143,13 +113,23 @@ const comparisons = new Newest(async (body, signal) => {
   if (!averages.running && !averages.done) averages.run({ ...settings(), protocol: state.protocol });
 }, () => comparison.refuse());
 
+const goals = new GoalMoves({
+  state, playing, results, request, execution, background, draw,
+  scene: () => scene,
+  known: () => known,
+  blocked: (goal) => blocked("goal", goal, scene, obstacles.walls.walls, state.boxes),
+  showHorizon, showExecution, clearRefusal,
+  refuse: (error, places = []) => {
+    refuse(error);
+    refusedPlaces = places;
+  },
+});
+
 // Asks for everything that follows from the state. A comparison follows when the execution is there.
 function ask(dropped = true) {
   asked = performance.now();
-  moves = [];
-  moving = false;
+  goals.forget();
   known.next = known.fan = null;
-  replans.stop();
   fans.stop();
   comparisons.stop();
   if (dropped) history.replaceState(null, "", toHash(state, scene)); // browsers allow only so many of these
@@ -179,34 +159,11 @@ function background(busy) {
 }
 
 function moved(name, place, dropped) {
-  if (name === "goal" && known.execution && (playing.isPlaying || moving)) moveGoal(place, dropped);
+  if (name === "goal" && known.execution && (playing.isPlaying || goals.moving)) goals.move(place, dropped);
   else {
     state[name] = place;
     ask(dropped);
   }
-}
-
-function moveGoal(place, dropped) {
-  if (!moves.length && !moving) firstGoal = state.goal;
-  moving = true;
-  state.goal = place;
-  const step = Math.min(playing.frame, playing.last - 1);
-  const why = moves.length < MOST_MOVES ? blocked("goal", place, scene, obstacles.walls.walls, state.boxes) : `The goal can be moved ${MOST_MOVES} times in one execution.`;
-  refusedPlaces = [];
-  if (why) {
-    replans.stop();
-    refuse({ kind: "refused", message: why }, { goal: place });
-    moving = !dropped;
-    return;
-  }
-  clearRefusal();
-  background(true);
-  if (dropped) {
-    playing.pause();
-    moving = false;
-  }
-  replans.ask({ body: { goal: place }, step: Math.max(step, 1), dropped, since: performance.now() }, dropped);
-  redraw();
 }
 
 // ---- what is shown
@@ -241,11 +198,9 @@ function refuse(error, body) {
   const match = error.kind === "refused" ? error.message.match(/\b(start|goal)\b/) : null;
   refusedPlaces = match && body ? [match[1]] : [];
   if (body) {
-    if (!known.execution || !moving) {
-      playing.load(0);
-      known.execution = null;
-      results.refused(error.message);
-    }
+    playing.load(0);
+    known.execution = null;
+    results.refused(error.message);
   }
   redraw();
 }
@@ -260,8 +215,7 @@ function draw() {
   drawing = 0;
   if (!stage) return;
   const at = { denoising: denoising.atEnd ? null : denoising.frame, step: playing.frame };
-  const oldGoals = moves.length || moving ? [firstGoal, ...moves.map((move) => move.goal)] : [];
-  drawPicture({ scene, state, stage, space, obstacles, known, refusedPlaces, colours }, at, oldGoals);
+  drawPicture({ scene, state, stage, space, obstacles, known, refusedPlaces, colours }, at, goals.passed);
   places.show(state);
 }
 
@@ -273,7 +227,8 @@ function redraw() {
 
 async function choose(wanted) {
   $("status").textContent = `Loading ${wanted.environment}\u2026`;
-  for (const newest of [plans, replans, fields, fans, comparisons]) newest.stop();
+  goals.forget();
+  for (const newest of [plans, fields, fans, comparisons]) newest.stop();
   statistics?.trials.stop();
   averages?.stop();
   const number = (choice += 1);
