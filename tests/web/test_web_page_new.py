@@ -80,7 +80,8 @@ def test_a_goal_moved_while_it_plays_is_replanned_for(page):
     expect(page.locator("#replans li")).to_contain_text("the goal had moved")
     expect(page.locator("#verdict")).to_contain_text("Goal reached in")
     expect(page.locator("#goal-y")).to_have_value(re.compile(r"^2\.3"))
-    page.locator(".handle.goal").press("ArrowUp")  # not while it plays: another pair
+    expect(page.locator("#execute-play")).to_have_attribute("aria-label", "Play the execution")
+    page.locator(".handle.goal").press("ArrowUp")  # it no longer plays: another pair
     expect(page.locator("#replans")).to_be_hidden()
 
 
