@@ -18,7 +18,7 @@ import vhdiffuser
 from vhdiffuser.diffusion.unet import TemporalUnet
 from vhdiffuser.runtime.network import OnnxNetwork
 from vhdiffuser.runtime.unet import unet_model
-from vhdiffuser.runtime.unrolled import SHORT, unrolled_model
+from vhdiffuser.runtime.unrolled import SHORT, UnrolledNetwork
 from vhdiffuser.torch_network import TorchNetwork, state_dict
 
 SIZES = ((1, 8), (15, 8), (64, 8), (200, 8), (1, 12), (1, 36), (8, 20), (64, 20), (200, 20))
@@ -31,7 +31,7 @@ def main() -> None:
     module = TemporalUnet(4)
     module.load_state_dict(state_dict(tensors))
     engines = {"torch": TorchNetwork(module), "graph": OnnxNetwork(unet_model(tensors))}
-    unrolled = {knots: OnnxNetwork(unrolled_model(tensors, knots)) for knots in SHORT}
+    unrolled = {knots: UnrolledNetwork(tensors, knots) for knots in SHORT}
     print(f"load {os.getloadavg()[0]:.2f} on {os.cpu_count()} cores, one thread; forward pass in ms")
     print(f"{'batch x knots':>14}{'torch':>9}{'graph':>9}{'unrolled':>10}{'ratio':>8}{'difference':>12}")
     for batch, knots in SIZES:

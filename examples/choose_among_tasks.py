@@ -33,5 +33,5 @@ for _ in range(20):
         order = tour(steps)
         right[number] += order[1] == tour(true)[1]
         lengths[number] += true[order[:-1], order[1:]].sum() / 20
-for name, share, length in zip(names, right / 20, lengths):
+for name, share, length in zip(names, right / 20, lengths, strict=True):
     print(f"by {name:16} nearest task {share:4.0%} right, tours of {length:.1f} units")

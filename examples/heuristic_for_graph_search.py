@@ -1,7 +1,4 @@
-"""The Length Predictor alone, as the heuristic of A* on a grid of maze2d-large, and how often it is admissible.
-
-python examples/heuristic_for_graph_search.py
-"""
+"""The Length Predictor alone, as the heuristic of A* on a grid of maze2d-large, and how often it is admissible."""
 
 import heapq
 
@@ -28,14 +25,15 @@ def search(start, goal, heuristic):  # steps to the nodes seen, and nodes expand
     return best, len(closed)
 
 
-predictor, rng, rows = load_planner("maze2d-large").length_predictor, np.random.default_rng(0), []
+predictor, rng, found = load_planner("maze2d-large").length_predictor, np.random.default_rng(0), {}
 for start, goal in ((tuple(a), tuple(b)) for a, b in rng.choice(sorted(nodes), (30, 2))):
     straight = np.linalg.norm(grid - grid[goal], axis=-1) / SPEED
     learned = predictor.predict_steps(np.concatenate([grid, 0 * grid], axis=-1), grid[goal])  # one call for all nodes
     true = search(goal, None, 0 * straight)[0]
-    for name, h in (("none", 0 * straight), ("straight line", straight), ("learned", learned), ("scaled", 0.8 * learned)):
+    heuristics = {"none": 0 * straight, "straight line": straight, "learned": learned, "scaled": 0.8 * learned}
+    for name, h in heuristics.items():
         best, expanded = search(start, goal, h)
-        rows.append((name, best[goal], expanded, np.mean([h[node] <= steps + 1e-6 for node, steps in true.items()])))
-for name in dict.fromkeys(row[0] for row in rows):
-    steps, expanded, share = np.mean([row[1:] for row in rows if row[0] == name], axis=0)
-    print(f"{name:14}{steps:6.1f} steps, {expanded:6.1f} nodes expanded, {share:6.1%} of estimates admissible")
+        share = np.mean([h[node] <= steps + 1e-6 for node, steps in true.items()])
+        found.setdefault(name, []).append((best[goal], expanded, 100 * share))
+for name, rows in found.items():
+    print("{:14}{:6.1f} steps, {:6.1f} nodes expanded, {:5.1f}% admissible".format(name, *np.mean(rows, axis=0)))

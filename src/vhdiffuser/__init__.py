@@ -5,15 +5,15 @@
     rollout = vhdiffuser.execute(planner, start=[1, 1, 0, 0], goal=[7, 9], protocol="rp")
     agent = vhdiffuser.Agent(planner)  # in a control loop of your own
 
-Importing this package registers Gymnasium ids such as `vhdiffuser/Maze2d-large-v1`. Simulators are imported only when
-they are used. Planning, predicting and driving need no torch; training does (`pip install 'vhdiffuser[train]'`).
+Importing this package registers Gymnasium ids such as `vhdiffuser/Maze2d-large-v1`; Gymnasium and simulators are
+imported only when they are used. Planning, predicting and driving need no torch; training does (`pip install 'vhdiffuser[train]'`).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from vhdiffuser.envs.registry import register_ours
+from vhdiffuser.imports import after_import
 
 if TYPE_CHECKING:
     __version__: str
@@ -102,7 +102,14 @@ _HOMES = {
     "single_shot": "vhdiffuser.envs.protocols",
 }
 
-register_ours()
+
+def _register_ids() -> None:
+    from vhdiffuser.envs.registry import register_ids
+
+    register_ids()
+
+
+after_import("gymnasium", _register_ids)
 
 
 def __getattr__(name: str) -> Any:

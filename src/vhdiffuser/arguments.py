@@ -28,7 +28,8 @@ def as_numbers(name: str, values: npt.ArrayLike) -> npt.NDArray[np.float32]:
         numbers = given if given.dtype == np.float32 else given.astype(np.float64)
     except (TypeError, ValueError, OverflowError):
         raise VhdError(f"{name} must be numbers, in a list or an array; got {shown(values)}.") from None
-    if (np.isfinite(numbers) & (np.abs(numbers) > LARGEST)).any():
+    magnitude = np.abs(numbers)
+    if not magnitude.max(initial=0) <= LARGEST and (np.isfinite(numbers) & (magnitude > LARGEST)).any():
         raise VhdError(f"{name} must be numbers of at most {LARGEST:g}, got {shown(values)}.")
     return numbers.astype(np.float32)
 

@@ -90,7 +90,10 @@ def atomic_path(path: Path) -> Iterator[Path]:
     temporary = folder / "content"
     with writing(path):
         try:
-            folder.mkdir()
+            try:
+                folder.mkdir()
+            except FileNotFoundError as error:  # the folder was deleted meanwhile, or is none that holds files
+                raise DataError(f"{path}: could not be written ({error}). Choose a folder that exists.") from error
             os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
             if target.exists():
                 os.chmod(temporary, stat.S_IMODE(target.stat().st_mode))

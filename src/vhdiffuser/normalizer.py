@@ -54,15 +54,21 @@ class Normalizer:
 
     def normalize(self, values: FloatArray) -> FloatArray:
         """Units -> [-1, 1]; (..., d)."""
-        return ((values - self.center) / self.scale).astype(np.float32)
+        return ((values - self.center) / self.scale).astype(np.float32, copy=False)
 
     def unnormalize(self, values: FloatArray) -> FloatArray:
         """[-1, 1] -> units; (..., d)."""
-        return (values * self.scale + self.center).astype(np.float32)
+        return (values * self.scale + self.center).astype(np.float32, copy=False)
 
     def select(self, dims: tuple[int, ...]) -> Normalizer:
-        """The normaliser of a subset of the dimensions."""
-        return Normalizer(self.low[list(dims)], self.high[list(dims)])
+        """The normaliser of a subset of the dimensions; made once."""
+        if dims not in self._selected:
+            self._selected[dims] = Normalizer(self.low[list(dims)], self.high[list(dims)])
+        return self._selected[dims]
+
+    @cached_property
+    def _selected(self) -> dict[tuple[int, ...], Normalizer]:
+        return {}
 
     def to_json(self) -> dict[str, Any]:
         """A JSON-serialisable dict, exact for float32."""

@@ -142,7 +142,7 @@ def test_shipped_predictors_know_walls_from_free_space(name: str) -> None:
     found = evaluate_support(learned, get_environment(name), n=300, seed=3)
     assert found["auroc"] > 0.95
     assert found["flagged_walls"] > 0.8 > 0.25 > found["flagged_free"]
-    assert found["reachable_walls"] < 0.2 < 0.8 < found["reachable_free"]
+    assert found["reachable_walls"] < 0.2 < 0.7 < found["reachable_free"]
     assert found["spread_walls"] > found["spread_free"]
 
 
@@ -163,6 +163,9 @@ def test_the_command_prints_both_diagnostics(capsys: pytest.CaptureFixture[str])
                 "--json",
             ]
         )
-        (row,) = json.loads(capsys.readouterr().out)
+        row, *others = json.loads(capsys.readouterr().out)
+        if others:
+            assert others[0]["quasimetric"]
+            assert others[0]["triangle_violations"] == 0 < row["triangle_violations"]
         assert row["environment"] == "maze2d-medium"
         assert 0 <= row[key] <= 1

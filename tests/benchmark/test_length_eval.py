@@ -11,6 +11,7 @@ from torch import nn
 
 from vhdiffuser.benchmark.geodesic import Geodesic, make_geodesic
 from vhdiffuser.benchmark.length_eval import (
+    arrival_pairs,
     at_rest,
     calibration,
     distance_field,
@@ -107,6 +108,20 @@ def test_observed_speed_does_not_cross_episodes() -> None:
     short = [(states[:5], actions[:4]) for states, actions in parts]
     with pytest.raises(VhdError, match="too short"):
         observed_speed(Episodes.from_parts(short), SPEC)
+
+
+def test_arrival_is_the_first_time_within_epsilon() -> None:
+    """There and back along a line, and on: the second pass is no arrival."""
+    x = np.concatenate([np.linspace(0, 1, 21), np.linspace(1, 0, 21)[1:], np.linspace(0, 4, 81)[1:]])
+    states = np.stack([x, 0 * x, 0 * x, 0 * x], axis=1).astype(np.float32)
+    episodes = Episodes.from_parts([(states, np.zeros((len(x) - 1, 2), np.float32))] * 2)
+    starts, goals, steps = arrival_pairs(episodes, SPEC, UNIT, within=60, n=300, seed=3)
+    slack = 5 * SPEC.epsilon / 0.05  # within epsilon is arrived, and 0.05 units are a step
+    straight = np.abs(starts[:, 0] - goals[:, 0]) / 0.05
+    assert (steps >= straight - slack - 1e-3).all()
+    assert (steps <= 60).all()
+    assert (steps > straight + 5).any(), "some turn round first"
+    assert (np.abs(steps - (straight - slack)) <= 1).mean() > 0.4, "most go straight there"
 
 
 def test_at_rest_leaves_its_argument_alone() -> None:

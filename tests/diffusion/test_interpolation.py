@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.interpolate import CubicHermiteSpline
+from scipy.interpolate import CubicHermiteSpline, PchipInterpolator
 
-from vhdiffuser.diffusion.interpolation import control_rate, knot_count, smoothed
+from vhdiffuser.diffusion import interpolation
+from vhdiffuser.diffusion.interpolation import control_rate, knot_count, monotone_slopes, smoothed
 from vhdiffuser.envs.registry import get_spec
 
 MAZE = get_spec("maze2d-umaze")
@@ -171,3 +172,29 @@ def test_smoothed_plans_have_every_length_and_exact_ends(spec) -> None:  # type:
         assert np.isfinite(plan).all()
         np.testing.assert_allclose(plan[:, 0], knots[:, 0], atol=1e-5)
         np.testing.assert_allclose(spec.goal_of(plan[:, -1]), spec.goal_of(knots[:, -1]), atol=1e-5)
+
+
+@pytest.mark.parametrize("K", [2, 3, 17, 64])
+@pytest.mark.parametrize("known_end", [(True, True), (True, False), (False, False)])
+@pytest.mark.parametrize("velocities", [True, False])
+def test_the_kept_inverse_solves_the_banded_equations(
+    K: int, known_end: tuple[bool, bool], velocities: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(K)
+    places, slopes = rng.normal(size=(2, 3, K, 2))
+    for spacing, time in ((1.0, 4.0), (15.6, 12.0), (4.0, 0.5)):
+        arguments = (places, slopes if velocities else None, spacing, time, known_end)
+        monkeypatch.setattr(interpolation, "_DENSE", K)
+        by_inverse = smoothed(*arguments)
+        monkeypatch.setattr(interpolation, "_DENSE", 0)
+        np.testing.assert_allclose(by_inverse, smoothed(*arguments), atol=1e-6)
+
+
+@pytest.mark.parametrize("K", [2, 3, 4, 21])
+def test_slopes_without_velocities_are_those_of_pchip(K: int) -> None:
+    rng = np.random.default_rng(K)
+    times = np.arange(K, dtype=float)
+    rough = rng.normal(size=(1, K, 6))
+    for places in (rough, np.cumsum(np.abs(rough), axis=1), rough.round()):  # any, monotone, with level stretches
+        wanted = PchipInterpolator(times, places, axis=1)(times, 1)
+        np.testing.assert_allclose(monotone_slopes(places), wanted, atol=1e-12)

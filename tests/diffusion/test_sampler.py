@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from vhdiffuser.diffusion.noise import Noise
+from vhdiffuser.diffusion.noise import Noise, draw_all
 from vhdiffuser.diffusion.sampler import clamp_mask, network_clean, reverse_levels, sample
 from vhdiffuser.diffusion.schedule import Schedule
 from vhdiffuser.errors import VhdError
@@ -139,7 +139,7 @@ def test_levels_fall_without_repeats_and_full_length_visits_all(diffusion_steps:
         assert all(a > b for a, b in pairwise(visited))
         assert visited[-1] >= 0
         assert visited[0] < diffusion_steps
-    assert reverse_levels(schedule, diffusion_steps) == list(range(diffusion_steps))[::-1]
+    assert reverse_levels(schedule, diffusion_steps) == tuple(range(diffusion_steps))[::-1]
 
 
 def test_ddpm_is_the_paper_s_posterior_step() -> None:
@@ -172,6 +172,13 @@ def test_noise_is_what_torch_draws_from_the_same_seed(seed: int) -> None:
         np.testing.assert_allclose(ours.draw(*shape), torch.randn(shape, generator=theirs), atol=2e-6)
 
 
+@pytest.mark.parametrize("shape", [(9, 4), (33, 3), (3, 2)])
+def test_a_stream_draws_the_same_alone_and_in_a_batch(shape: tuple[int, int]) -> None:
+    together, alone = streams([3, 4, 5]), streams([3, 4, 5])
+    for _ in range(3):
+        np.testing.assert_array_equal(draw_all(together, *shape), [stream.draw(*shape) for stream in alone])
+
+
 class Wavy:
     def __call__(self, tau: FloatArray, level: int) -> FloatArray:
         return np.sin(3 * tau) + np.float32(0.01 * level)
@@ -180,7 +187,7 @@ class Wavy:
 def by_diffusers(sampler: str, network: Wavy, schedule: Schedule, steps: int) -> torch.Tensor:
     """The same reverse process by the schedulers of `diffusers`, on a schedule that *is* the levels visited."""
     diffusers = pytest.importorskip("diffusers", reason="the reference schedulers need diffusers (extra dev)")
-    visited = reverse_levels(schedule, steps)
+    visited = list(reverse_levels(schedule, steps))
     alpha_bar = schedule.alpha_bar.astype(float)[visited[::-1]]  # cleanest first
     betas = 1 - alpha_bar / np.concatenate([[1.0], alpha_bar[:-1]])
     settings = {"num_train_timesteps": steps, "trained_betas": betas, "prediction_type": "sample"}

@@ -16,7 +16,7 @@ from toy_point import ENVIRONMENT, SPEC
 from vhdiffuser import make_maze
 from vhdiffuser.data.build import BuildConfig, build
 from vhdiffuser.envs.environment import Environment
-from vhdiffuser.envs.gym_task import gym_id
+from vhdiffuser.envs.gym_ids import gym_id
 from vhdiffuser.envs.locomaze.maze import MEDIUM as ANT_MAP
 from vhdiffuser.envs.maze2d.maze import BALL_RADIUS, LARGE, UMAZE, Maze
 from vhdiffuser.envs.registry import environments, get_environment, register

@@ -9,7 +9,7 @@ import gymnasium
 import numpy as np
 import ogbench.locomaze  # noqa: F401  (registers the environments)
 
-from vhdiffuser.envs.gym_task import gym_id
+from vhdiffuser.envs.gym_ids import gym_id
 from vhdiffuser.envs.locomaze.building import build_chunks
 from vhdiffuser.envs.locomaze.datasets import DataRecipe, data_recipe
 from vhdiffuser.envs.locomaze.maze import MAZES, cell_centre, cell_of, map_of

@@ -77,7 +77,7 @@ def test_a_predictor_that_sees_pixels_knows_the_way_round_the_wall(vhd_home):
 @pytest.mark.slow
 def test_the_predictor_guides_a_search(vhd_home):
     text = run_example("heuristic_for_graph_search.py", vhd_home)
-    row = r"\s+([\d.]+) steps,\s+([\d.]+) nodes expanded,\s+([\d.]+)% of"
+    row = r"\s+([\d.]+) steps,\s+([\d.]+) nodes expanded,\s+([\d.]+)% admissible"
     shortest, everywhere, _ = numbers("^none" + row, text)
     found, guided, admissible = numbers("^learned" + row, text)
     nearly, _, scaled = numbers("^scaled" + row, text)

@@ -212,3 +212,27 @@ def test_weights_that_are_no_real_numbers_are_refused(kind: str, tmp_path: Path)
     load = vhdiffuser.LengthPredictor.load if kind == "length" else vhdiffuser.Planner.load
     with pytest.raises(DataError, match=f"tensor '{key}' holds int64"):
         load(tmp_path / "model.safetensors")
+
+
+@pytest.mark.parametrize("odd", [np.array("a"), np.zeros((3, 3)), [[1], None]])
+@pytest.mark.parametrize("name", ["seeds", "protocols"])
+def test_odd_seeds_and_protocols_of_evaluate_are_refused(name: str, odd: object) -> None:
+    planner = vhdiffuser.load_planner("maze2d-umaze", steps=1)
+    with pytest.raises(VhdError):
+        vhdiffuser.evaluate(planner, n=1, workers=1, **{name: odd})  # type: ignore[arg-type]
+
+
+def test_an_array_is_no_source_of_weights() -> None:
+    with pytest.raises(VhdError, match="source of weights"):
+        vhdiffuser.load_method("vhd", "maze2d-umaze", source=np.zeros((3, 3)))  # type: ignore[arg-type]
+
+
+def test_a_folder_that_was_deleted_meanwhile_is_told_as_documented(tmp_path: Path, monkeypatch) -> None:
+    """So is one that holds no files, such as the kernel's."""
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    with pytest.raises(DataError, match="plan.json: could not be written"), atomic_path(Path("plan.json")):
+        pass
+    monkeypatch.chdir(tmp_path)

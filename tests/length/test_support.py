@@ -96,3 +96,17 @@ def test_landmarks_beside_a_file_give_support_and_no_routes(graph: RouteGraph, t
     graph.save(tmp_path / SUPPORT_FILE, SPEC, other, "abc")
     with pytest.raises(DataError, match="made from other data"):
         LengthPredictor.load(path)
+
+
+def test_quasimetric_steps_keep_the_triangle_inequality_whatever_the_network(graph: RouteGraph) -> None:
+    predictor = LengthPredictor(network(), SPEC, CONFIG, NORMALIZER, graph)
+    rng = np.random.default_rng(0)
+    s, h, g = (rng.uniform(0, 10, (200, 2)).astype(np.float32) for _ in range(3))
+    resting = [np.concatenate([places, 0 * places[:, :1]], axis=1) for places in (s, h, g)]
+    charged = np.concatenate([s, rng.uniform(0, 1, (200, 1))], axis=1)
+    for start in (resting[0], charged):
+        direct, first = predictor.quasimetric_steps(start, g), predictor.quasimetric_steps(start, h)
+        assert (direct <= first + predictor.quasimetric_steps(resting[1], g) + 1e-2).all()
+        assert (predictor.predict_steps(start, g) > predictor.predict_steps(start, h) + 1).any()
+    np.testing.assert_allclose(predictor.quasimetric_steps(resting[2], g), 0, atol=1e-3)
+    assert predictor.quasimetric_steps(resting[0][0], g).shape == (200,)

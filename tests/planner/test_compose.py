@@ -91,7 +91,7 @@ def test_blending_is_the_weighted_mean_and_keeps_what_windows_agree_on() -> None
     rng = np.random.default_rng(0)
     chain = rng.normal(size=(2, 20, 3)).astype(np.float32)
     counts = np.array([20, 13])
-    windows = Windows.over(counts, 6, 20)
+    windows = Windows.over(counts, 6, 20, 8)
     agreed = windows.blend(chain[windows.chain[:, None], windows.knots])
     np.testing.assert_allclose(agreed[0], chain[0], rtol=1e-5)
     np.testing.assert_allclose(agreed[1, :13], chain[1, :13], rtol=1e-5)

@@ -26,7 +26,7 @@ from vhdiffuser.runtime.mlp import (
 )
 from vhdiffuser.runtime.network import OnnxNetwork, check_shapes
 from vhdiffuser.runtime.unet import unet_model, unet_shapes
-from vhdiffuser.runtime.unrolled import unrolled_model
+from vhdiffuser.runtime.unrolled import UnrolledNetwork
 from vhdiffuser.torch_network import arrays
 
 
@@ -59,7 +59,7 @@ def test_the_unet_is_torchs_at_every_length_batch_and_level(dim: int, dim_mults:
 @pytest.mark.parametrize("knots", [4, 8])
 def test_unrolled_for_few_knots_it_is_the_same(dim: int, dim_mults: tuple[int, ...], knots: int) -> None:
     tensors = arrays(shaken(TemporalUnet(3, dim, dim_mults)).state_dict())
-    general, unrolled = OnnxNetwork(unet_model(tensors)), OnnxNetwork(unrolled_model(tensors, knots))
+    general, unrolled = OnnxNetwork(unet_model(tensors)), UnrolledNetwork(tensors, knots)
     for batch, level in ((1, 0), (15, 200)):
         tau = np.random.default_rng(batch).normal(size=(batch, knots, 3)).astype(np.float32)
         wanted = general(tau, level)

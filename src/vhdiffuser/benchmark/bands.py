@@ -1,10 +1,10 @@
 """A successor's diagnostic of learned distances: pairs in bands of 50 true steps, and how well steps follow the truth.
 
-HorizonFlow (2026, A.5) has 300 pairs of maze2d-large from each of eight bands; the truth is a breadth-first search on a
-4-connected grid at 0.0385 units a step, which is 26 steps a cell. Which grid, it does not say. `cells` is the maze's own:
-pairs are places of the environment's reset. `fine` has 26 points a cell: pairs are uniform in free space, also where the
-data never is. Its truth is a path along the axes, where a diagonal counts as its two legs; the shortest path itself
-cannot rank far pairs so. `Banded.geodesic` is that shortest path, so that the two can be told apart.
+HorizonFlow (2026, A.5) has 300 pairs of maze2d-large from each of eight bands; the truth is a breadth-first search on
+a 4-connected grid at 0.0385 units a step, which is 26 steps a cell. We do not know which grid. `cells` is the maze's
+own: pairs are places of the environment's reset. `fine` has 26 points a cell: pairs are uniform in free space, also
+where the data never is. Its truth is a path along the axes, where a diagonal counts as its two legs; the shortest path
+itself cannot rank far pairs so. `Banded.geodesic` is that shortest path, so that the two can be told apart.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SPEED = 0.0385
 """Units a step of maze2d, as the successor's paper states it."""
 GridName = Literal["cells", "fine"]
 _POINTS = {"cells": 1, "fine": 26}
-"""Grid points per side of a cell, which is as wide as the narrowest wall; 26 are 0.0385 units apart in maze2d, a step."""
+"""Grid points per side of a cell, which is as wide as the narrowest wall; 26 are 0.0385 units apart in maze2d."""
 _RESETS = 1000
 """Instances whose starts and goals are the places of the maze's cells."""
 _NEAR = 50
@@ -111,20 +111,21 @@ def draw_banded(
     corner = int(nodes.moves(0).argmax())  # two sweeps find a longest path, or nearly
     longest = nodes.moves(corner)[node_of].max() * steps_per_move
     width = WIDTH * max(1, int(longest / BANDS / WIDTH))
-    bands = min(BANDS, int(longest / width))
-    if bands == 0:
+    if longest < width:
         raise VhdError(f"{environment.name}: no path has {WIDTH} steps at {speed:g} units a step. Give another speed.")
-    found: list[list[tuple[int, int, float]]] = [[] for _ in range(bands)]
-    while min(map(len, found)) < per_band:
+    # Whole numbers of moves: where a move has many steps, no pair may lie in some band.
+    possible = np.arange(1, round(longest / steps_per_move) + 1) * steps_per_move // width
+    found: dict[int, list[tuple[int, int, float]]] = {int(n): [] for n in np.unique(possible[possible < BANDS])}
+    while min(map(len, found.values())) < per_band:
         goal = int(rng.integers(len(places)))
         moves = nodes.moves(int(node_of[goal]))[node_of]
         steps = moves * steps_per_move
-        for number, band in enumerate(found):
+        for number, band in found.items():
             inside = np.flatnonzero((moves > 0) & (steps >= width * number) & (steps < width * (number + 1)))
             if len(inside) and len(band) < per_band:
                 start = int(rng.choice(inside))
                 band.append((start, goal, float(steps[start])))
-    pairs = [pair for band in found for pair in band]
+    pairs = [pair for band in found.values() for pair in band]
     starts, goals = (places[[pair[end] for pair in pairs]] for end in (0, 1))
     geodesic = make_geodesic(environment)
     assert geodesic is not None
@@ -145,15 +146,16 @@ def _rough_speed(environment: Environment) -> float:
     return float((high - low).max() / environment.spec.T_max)
 
 
-def evaluate_bands(predictor: LengthPredictor, pairs: Banded, seed: int = 0) -> dict[str, float | int | None]:
-    """All figures of the diagnostic. `seed` draws the relays."""
-    steps = _steps(predictor, pairs.starts, pairs.goals)
-    back = _steps(predictor, pairs.goals, pairs.starts)
+def evaluate_bands(
+    predictor: LengthPredictor, pairs: Banded, quasimetric: bool = False, seed: int = 0
+) -> dict[str, float | int | None]:
+    """All figures of the diagnostic, of `predict_steps` or `quasimetric_steps`. `seed` draws the relays."""
     relays = pairs.starts[np.random.default_rng(seed).permutation(len(pairs.starts))]
-    by_relay = _steps(predictor, pairs.starts, relays) + _steps(predictor, relays, pairs.goals)
-    against = {"": pairs.truth, "geodesic_": pairs.geodesic}
+    ways = ((pairs.starts, pairs.goals), (pairs.goals, pairs.starts), (pairs.starts, relays), (relays, pairs.goals))
+    steps, back, first, second = (_steps(predictor, *ends, quasimetric) for ends in ways)
+    by_relay = first + second
     figures: dict[str, float | int | None] = {"pairs": len(steps), "speed": pairs.speed, "band_steps": pairs.width}
-    for name, truth in against.items():
+    for name, truth in {"": pairs.truth, "geodesic_": pairs.geodesic}.items():
         figures |= {f"{name}{key}": value for key, value in compare(steps, truth).items()}
     figures |= {f"shortest_path_{key}": value for key, value in compare(pairs.geodesic, pairs.truth).items()}
     return figures | {
@@ -164,7 +166,7 @@ def evaluate_bands(predictor: LengthPredictor, pairs: Banded, seed: int = 0) -> 
 
 
 def compare(steps: FloatArray, truth: FloatArray) -> dict[str, float | None]:
-    """(n,) steps with (n,) true ones: ranks, the ratio's coefficient of variation, errors as shares of the mean truth."""
+    """(n,) steps with (n,) true ones: ranks, the ratio's coefficient of variation, errors over the mean truth."""
     far, ratio = truth >= FAR_STEPS, steps / truth
     apart = truth >= _NEAR
     scaled = steps * truth.sum() / steps.sum()
@@ -183,8 +185,9 @@ def predicted_steps(predictor: LengthPredictor, pairs: Banded) -> FloatArray:
     return _steps(predictor, pairs.starts, pairs.goals)
 
 
-def _steps(predictor: LengthPredictor, starts: FloatArray, goals: FloatArray) -> FloatArray:
+def _steps(predictor: LengthPredictor, starts: FloatArray, goals: FloatArray, quasimetric: bool = False) -> FloatArray:
     """From rest at places to places."""
     states = np.zeros((len(starts), predictor.spec.state_dim), np.float32)
     states[:, list(predictor.spec.goal_dims)] = starts
-    return predictor.predict_steps(states, goals).astype(np.float64)
+    predict = predictor.quasimetric_steps if quasimetric else predictor.predict_steps
+    return predict(states, goals).astype(np.float64)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from vhdiffuser.arguments import shown
 from vhdiffuser.benchmark.methods import PlannerChoice
@@ -51,14 +52,14 @@ def evaluate(
     name = choice.planner.spec.name if env is None else env
     environment = name if isinstance(name, Environment) else get_environment(name)
     environment.require_simulator()
-    if not isinstance(protocols, str | Iterable):
+    if not all(isinstance(protocol, str) for protocol in _several(protocols)):
         raise VhdError(f"protocols are names, such as 'ss'; got {shown(protocols)}.")
     config = BenchConfig(
         environment=environment,
         methods=(method,),
-        protocols=(protocols,) if isinstance(protocols, str) else tuple(protocols),
+        protocols=_several(protocols),
         n=n,
-        seeds=tuple(seeds) if isinstance(seeds, Iterable) and not isinstance(seeds, str) else (seeds,),
+        seeds=_several(seeds),
         distribution=distribution,
         keep=0,
         workers=workers,
@@ -70,6 +71,12 @@ def evaluate(
         return run_benchmark(config, Path(folder), lambda *_: choice, controller)
     with scratch_folder() as temporary:
         return run_benchmark(config, temporary, lambda *_: choice, controller)
+
+
+def _several(values: Any) -> tuple[Any, ...]:
+    """One value, or those of a list, tuple or array."""
+    one = isinstance(values, str) or not isinstance(values, Iterable) or getattr(values, "ndim", 1) == 0
+    return (values,) if one else tuple(values)
 
 
 def _digests(planner: Planner) -> dict[str, str]:

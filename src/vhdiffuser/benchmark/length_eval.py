@@ -18,6 +18,7 @@ from vhdiffuser.envs.base import PlanningEnv
 from vhdiffuser.envs.instances import draw_instances
 from vhdiffuser.errors import VhdError
 from vhdiffuser.length.predictor import LengthPredictor
+from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.streams import stream
 from vhdiffuser.types import EnvSpec, Episodes, FloatArray
 
@@ -27,6 +28,8 @@ PAIRS = 2000
 PAIRS_SEED = 20_000
 """Seed of the pairs behind reported figures. Tune on another one."""
 _CALIBRATION_BINS = 12
+_TRIES = 20
+"""Draws per pair wanted, where a draw may fail."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,31 @@ def recorded_pairs(
     steps = rng.integers(1, np.minimum(lengths[chosen] - 1, spec.T_max - 1) + 1)
     begins = episodes.starts[chosen] + rng.integers(0, lengths[chosen] - steps)
     return states[begins], spec.goal_of(states[begins + steps]), steps.astype(np.float64)
+
+
+def arrival_pairs(
+    episodes: Episodes, spec: EnvSpec, normalizer: Normalizer, within: int, n: int = PAIRS, seed: int = PAIRS_SEED
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """States (n, d), positions (n, goal_dim) that their episodes pass within so many steps, and the steps (n,) until
+    they first come within epsilon of them: the behaviour's own time, with its detours and its pace."""
+    rng = np.random.default_rng(stream("arrival pairs", seed))
+    states = spec.planning_state(episodes.observations)
+    places = spec.goal_of(normalizer.normalize(states))
+    last = np.repeat(episodes.ends - 1, np.diff(episodes.ends, prepend=0))
+    begins, goals, steps = [], [], []
+    drawn = rng.integers(len(states), size=_TRIES * n), rng.integers(1, within + 1, size=_TRIES * n)
+    for t, ahead in zip(*drawn, strict=True):
+        u = min(t + ahead, last[t])
+        arrived = int((np.abs(places[t : u + 1] - places[u]).max(axis=1) <= spec.epsilon).argmax())
+        if arrived and len(begins) < n:  # a start within epsilon of its goal has arrived already
+            begins.append(t)
+            goals.append(u)
+            steps.append(arrived)
+    if len(begins) < n:
+        raise VhdError(
+            f"{spec.name}: found {len(begins)} of {n} pairs that are apart. Ask for fewer, or for more steps."
+        )
+    return states[begins], spec.goal_of(states[goals]), np.array(steps, np.float64)
 
 
 def at_rest(spec: EnvSpec, states: FloatArray) -> FloatArray:

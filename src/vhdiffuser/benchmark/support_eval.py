@@ -42,7 +42,7 @@ def auroc(higher: FloatArray, lower: FloatArray) -> float:
 def evaluate_support(
     predictor: LengthPredictor, environment: Environment, n: int = PLACES, seed: int = 0
 ) -> dict[str, float]:
-    """AUROC of the support, shares flagged and reachable, mean spread: walls against free space within the data's box."""
+    """AUROC, shares flagged and reachable, mean spread: walls against free space, both within the data's limits."""
     spec, normalizer = predictor.spec, predictor.normalizer.select(predictor.spec.goal_dims)
     walls, free = draw_places(environment, normalizer.low, normalizer.high, n, seed)
     on_walls, on_free = predictor.support(walls), predictor.support(free)

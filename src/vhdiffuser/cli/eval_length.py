@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 import numpy as np
 import tyro
 
 from vhdiffuser.console import err, out, print_json
+from vhdiffuser.data.build import ChunkMaker
 from vhdiffuser.envs.environment import Environment
 from vhdiffuser.envs.registry import get_environment
-from vhdiffuser.types import FloatArray
+from vhdiffuser.errors import VhdError
+from vhdiffuser.streams import stream
+from vhdiffuser.types import Episodes, FloatArray
 from vhdiffuser.weights.places import Source, find_model, run_folder
 
 DIAGNOSTIC_SEED = 20_001
@@ -26,20 +29,23 @@ class EvalLength:
     The truth is the geodesic distance on a fine grid of the maze (the straight line for the arm), divided
     by a stated speed. Two diagnostics need neither data nor simulator: `bands` ranks pairs of a maze, evenly many from
     each band of 50 true steps (4-connected grid, 0.0385 units a step in maze2d), and counts triangle violations;
-    `support` measures how well the predictor tells walls from free space. Examples:
+    `support` measures how well the predictor tells walls from free space. `behaviour` needs the simulator: it makes
+    fresh data and compares with the steps in which the data's own policy arrives. Examples:
 
         vhd eval-length maze2d-large
         vhd eval-length maze2d-large --runs length length-paper --out out/length
         vhd eval-length maze2d-large --diagnostic bands --weights shipped --out out/length
         vhd eval-length maze2d-large --diagnostic support
+        vhd eval-length cube --diagnostic behaviour
     """
 
     env: tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="ENV")]]
     """Environment: see `vhd envs`."""
     runs: tuple[str, ...] = ()
     """Runs to compare (default: the predictor in use)."""
-    diagnostic: Literal["pairs", "bands", "support"] = "pairs"
-    """What to measure: random pairs against true distances, pairs in bands of true steps, or walls against free space."""
+    diagnostic: Literal["pairs", "bands", "support", "behaviour"] = "pairs"
+    """What to measure: random pairs against true distances, pairs in bands of true steps, walls against free space, or
+    the steps of the policy that made the data."""
     grid: Literal["cells", "fine"] = "cells"
     """Grid of `bands`: the maze's cells, with places of the environment's reset; or 26 points a cell, with places all
     over free space."""
@@ -120,17 +126,23 @@ class EvalLength:
             run: LengthPredictor.load(path, routes=route if route.is_file() else None) for run, path in paths.items()
         }
         if self.diagnostic == "support":
-            found = {run: support_eval.evaluate_support(p, environment, self.pairs, seed) for run, p in predictors.items()}
+            found = {
+                run: support_eval.evaluate_support(p, environment, self.pairs, seed) for run, p in predictors.items()
+            }
             self._print([{"environment": name, "run": run, "seed": seed, **row} for run, row in found.items()])
+            return
+        if self.diagnostic == "behaviour":
+            self._print([row for run, p in predictors.items() for row in self._behaviour(environment, run, p, seed)])
             return
         fitted = self.speed is None and not name.startswith("maze2d-")
         first = next(iter(predictors.values()))
         speed = self.speed or (bands.fitted_speed(first, environment, seed, self.grid) if fitted else bands.SPEED)
         pairs = bands.draw_banded(environment, seed, speed, self.grid)
+        facts = {"environment": name, "seed": seed, "grid": self.grid, "speed_fitted": fitted}
         rows = [
-            {"environment": name, "run": run, "seed": seed, "grid": self.grid, "speed_fitted": fitted}
-            | bands.evaluate_bands(p, pairs)
-            for run, p in predictors.items()
+            {**facts, "run": run, "quasimetric": bound, **bands.evaluate_bands(predictor, pairs, bound)}
+            for run, predictor in predictors.items()
+            for bound in ([False] if predictor.landmarks is None else [False, True])
         ]
         self._print(rows)
         if self.out is not None:
@@ -139,6 +151,25 @@ class EvalLength:
             path = scatter(pairs.truth, predicted, self.out / "bands.png", self.env, axis)
             if not self.quiet:
                 err.print(f"wrote {path}")
+
+    def _behaviour(self, environment: Environment, run: str, predictor: Any, seed: int) -> list[dict[str, Any]]:
+        """One row for each window: a sixteenth, an eighth and a quarter of T_max."""
+        from vhdiffuser.benchmark.bands import compare
+        from vhdiffuser.benchmark.length_eval import arrival_pairs
+
+        spec, builder = environment.spec, environment.builder
+        if builder is None or builder.together is not None:
+            raise VhdError(f"{environment.name}: no builder makes fresh data of it, one chunk at a time.")
+        make = cast(ChunkMaker, builder.make())
+        episodes = Episodes.from_parts(make(builder.chunk, np.random.default_rng(stream("fresh data", seed))))
+        rows = []
+        for within in (spec.T_max // 16, spec.T_max // 8, spec.T_max // 4):
+            starts, goals, steps = arrival_pairs(episodes, spec, predictor.normalizer, within, self.pairs, seed)
+            found = compare(predictor.predict_steps(starts, goals), steps)
+            straight = compare(np.linalg.norm(spec.goal_of(starts) - goals, axis=1), steps)
+            facts = {"environment": environment.name, "run": run, "seed": seed, "within": within, "pairs": len(steps)}
+            rows.append({**facts, **found, "straight_line_spearman": straight["spearman"]})
+        return rows
 
     def _draw(
         self,

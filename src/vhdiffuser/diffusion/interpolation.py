@@ -16,7 +16,11 @@ from functools import lru_cache
 
 import numpy as np
 
-from vhdiffuser.types import EnvSpec, FloatArray
+from vhdiffuser.types import EnvSpec, FloatArray, IntArray
+
+_DENSE = 64
+"""Knots up to which the smoothing spline's equations are solved by their inverse, which is kept."""
+
 
 
 def knot_count(length: int, stride: int) -> int:
@@ -54,10 +58,8 @@ def control_rate(
         states[:, :, positions], speeds = hermite(places, slopes, length)
         states[:, :, velocities] = speeds / spec.control_dt
     if others and smoothing == 0:
-        from scipy.interpolate import PchipInterpolator
-
-        knot_times = np.linspace(0.0, length - 1, K)
-        states[:, :, others] = PchipInterpolator(knot_times, knots[:, :, others], axis=1)(np.arange(length))
+        places = knots[:, :, others]
+        states[:, :, others], _ = hermite(places, monotone_slopes(places) / spacing, length)
     elif others:
         for dim in others:
             known_end = clamp == "state" or dim in spec.goal_dims
@@ -72,15 +74,43 @@ def hermite(places: FloatArray, slopes: FloatArray, length: int) -> tuple[FloatA
     Its (B, length, n) values at the control steps 0..length-1, and its slopes there.
     """
     K = places.shape[1]
+    h, left, u = _intervals(K, length)
+    change, slopes = places[:, 1:] - places[:, :-1], h * slopes
+    v, w = slopes[:, :-1], slopes[:, 1:]
+    cubics = np.stack([places[:, :-1], v, 3 * change - 2 * v - w, v + w - 2 * change])  # of every interval
+    p, v, bend, twist = cubics.take(left, axis=2)
+    values = p + u * (v + u * (bend + u * twist))
+    rates = v + u * (2 * bend + u * (3 * twist))
+    return values, rates / h
+
+
+@lru_cache(maxsize=256)
+def _intervals(K: int, length: int) -> tuple[float, IntArray, FloatArray]:
+    """Control steps between knots; the interval (length,) that contains each step; where it lies in it, (length, 1)."""
     h = (length - 1) / (K - 1)
     at = np.arange(length) / h
-    left = np.minimum(at.astype(int), K - 2)  # the interval that contains each step
-    u = (at - left)[None, :, None]
-    p, q = places[:, left], places[:, left + 1]
-    v, w = h * slopes[:, left], h * slopes[:, left + 1]
-    values = p + u * (v + u * (3 * (q - p) - 2 * v - w + u * (2 * (p - q) + v + w)))
-    rates = v + u * (2 * (3 * (q - p) - 2 * v - w) + u * 3 * (2 * (p - q) + v + w))
-    return values, rates / h
+    left = np.minimum(at.astype(int), K - 2)
+    return h, left, (at - left)[:, None]
+
+
+def monotone_slopes(places: FloatArray) -> FloatArray:
+    """Slopes per knot at (B, K, n) places by which their Hermite curve never overshoots (Fritsch and Butland's PCHIP).
+
+    Inside: the harmonic mean of the changes to both sides, 0 at an extremum. At the ends: a one-sided estimate.
+    """
+    change = np.diff(places, axis=1)  # (B, K - 1, n)
+    if change.shape[1] == 1:
+        return np.repeat(change, 2, axis=1)
+    before, after = change[:, :-1], change[:, 1:]
+    slopes = np.zeros_like(places)
+    same = before * after > 0
+    np.divide(2 * before * after, before + after, out=slopes[:, 1:-1], where=same)
+    for end, near, far in ((0, change[:, 0], change[:, 1]), (-1, change[:, -1], change[:, -2])):
+        slope = (3 * near - far) / 2
+        slope = np.where(np.sign(slope) == np.sign(near), slope, 0.0)
+        too_steep = (np.sign(near) != np.sign(far)) & (np.abs(slope) > 3 * np.abs(near))
+        slopes[:, end] = np.where(too_steep, 3 * near, slope)
+    return slopes
 
 
 def rescaled_velocities(velocities: FloatArray, rate: float, clamp: str) -> FloatArray:
@@ -107,27 +137,48 @@ def smoothed(
     Between knots the optimum is a cubic, so the unknowns are K places and K slopes, and the normal equations
     are banded: the cost is linear in K.
     """
-    from scipy.linalg import cho_solve_banded
-
     B, K, n = places.shape
-    factor, weights = _factor(K, spacing, time, slopes is not None, known_end)
     observed = np.zeros_like(places) if slopes is None else slopes
     given = np.stack([places, observed], axis=2).reshape(B, 2 * K, n)  # (B, 2K, n)
+    case = (K, spacing, time, slopes is not None, known_end)
+    if K <= _DENSE:
+        solution = (_inverse(*case) @ given).reshape(B, K, 2, n)
+        return solution[:, :, 0], solution[:, :, 1]
+    from scipy.linalg import cho_solve_banded
+
+    factor, weights = _factor(*case)
     right = np.moveaxis(given * weights[:, None], 1, 0).reshape(2 * K, B * n)
-    solution = cho_solve_banded((factor, True), right, overwrite_b=True, check_finite=False).reshape(K, 2, B, n)
-    return np.moveaxis(solution[:, 0], 0, 1), np.moveaxis(solution[:, 1], 0, 1)
+    banded = cho_solve_banded((factor, True), right, overwrite_b=True, check_finite=False).reshape(K, 2, B, n)
+    return np.moveaxis(banded[:, 0], 0, 1), np.moveaxis(banded[:, 1], 0, 1)
+
+
+@lru_cache(maxsize=256)
+def _inverse(K: int, h: float, time: float, with_slopes: bool, known_end: tuple[bool, bool]) -> FloatArray:
+    """(2K, 2K) from what is observed at knots to the spline's values and slopes: one product, and no scipy to import."""
+    band, weights = _equations(K, h, time, with_slopes, known_end)
+    whole = np.zeros((2 * K, 2 * K))
+    for off in range(4):
+        at = np.arange(2 * K - off)
+        whole[at + off, at] = whole[at, at + off] = band[off, : 2 * K - off]
+    scale = 1 / np.sqrt(band[0])  # entries differ by 1e9
+    return scale[:, None] * np.linalg.inv(whole * scale * scale[:, None]) * (scale * weights)
 
 
 @lru_cache(maxsize=1024)
 def _factor(
     K: int, h: float, time: float, with_slopes: bool, known_end: tuple[bool, bool]
 ) -> tuple[FloatArray, FloatArray]:
-    """Cholesky's factor of the normal equations of `smoothed`, (4, 2K) in banded form, and the (2K,) weights.
-
-    Neither depends on the knots, so plans of the same length share them.
-    """
+    """Cholesky's factor of the equations, (4, 2K) in banded form, and the weights; plans of one length share them."""
     from scipy.linalg import cholesky_banded
 
+    band, weights = _equations(K, h, time, with_slopes, known_end)
+    return cholesky_banded(band, lower=True), weights
+
+
+def _equations(
+    K: int, h: float, time: float, with_slopes: bool, known_end: tuple[bool, bool]
+) -> tuple[FloatArray, FloatArray]:
+    """The normal equations of `smoothed`, (4, 2K) in lower banded form, and the (2K,) weights of what is observed."""
     slope_weight = h / time**2 if with_slopes else 0.0
     weights = np.tile([h / time**4, slope_weight], K)  # of place 0, slope 0, place 1, ...
     exact = 1e9 * 12 / h**3  # far above every other entry, far below overflow
@@ -153,4 +204,4 @@ def _factor(
     for row in range(4):
         for column in range(row + 1):
             band[row - column, column : 2 * (K - 1) + column : 2] += bending[row, column]
-    return cholesky_banded(band, lower=True), weights
+    return band, weights

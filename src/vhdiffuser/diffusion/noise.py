@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from vhdiffuser.types import FloatArray
 
@@ -17,11 +19,24 @@ _BLOCK = 16
 _TWO_PI = np.float32(2 * math.pi)
 
 
+class _Unseeded(np.random.bit_generator.ISeedSequence):
+    """A seed for a generator that is seeded right afterwards: numpy would ask the operating system for one."""
+
+    _words = np.zeros(624, np.uint32)
+
+    def generate_state(self, n_words: int, dtype: Any = np.uint32) -> npt.NDArray[Any]:
+        return self._words[:n_words]
+
+
+_UNSEEDED = _Unseeded()
+
+
 class Noise:
     """torch.Generator().manual_seed(seed): the Mersenne Twister, and Box-Muller's transformation of its output."""
 
     def __init__(self, seed: int) -> None:
-        self._twister = np.random.RandomState(seed & 0xFFFFFFFF)
+        self._twister = np.random.MT19937(_UNSEEDED)
+        np.random.RandomState(self._twister).seed(seed & 0xFFFFFFFF)
         self._spare: float | None = None
 
     def draw(self, *shape: int) -> FloatArray:
@@ -29,39 +44,43 @@ class Noise:
         count = math.prod(shape)
         if count < _BLOCK:
             return np.array([self._one() for _ in range(count)], np.float32).reshape(shape)
-        whole = count - count % _BLOCK
-        values = self._uniform(count)
-        _transform(values[:whole])
-        if whole < count:  # the last block is drawn anew, and overlaps the one before
-            values[-_BLOCK:] = self._uniform(_BLOCK)
-            _transform(values[-_BLOCK:])
-        return values.reshape(shape)
+        return draw_all([self], *shape)[0]
 
-    def _uniform(self, count: int) -> FloatArray:
-        """float32 in [0, 1): the lowest 24 bits of each output."""
-        bits = self._twister.randint(0, 2**32, count, np.uint32) & np.uint32(0xFFFFFF)
-        return bits.astype(np.float32) * np.float32(2**-24)
+    def words(self, count: int) -> npt.NDArray[np.uint64]:
+        """The next outputs of 32 bits."""
+        return self._twister.random_raw(count)  # type: ignore[return-value]
 
     def _one(self) -> float:
         """One number in double precision; they come in pairs."""
         if self._spare is not None:
             value, self._spare = self._spare, None
             return value
-        high1, low1, high2, low2 = self._twister.randint(0, 2**32, 4, np.uint32).tolist()
+        high1, low1, high2, low2 = self.words(4).tolist()
         angle, radius = (((high << 32 | low) & (2**53 - 1)) * 2.0**-53 for high, low in ((high1, low1), (high2, low2)))
         length = math.sqrt(-2 * math.log1p(-radius))
         self._spare = length * math.sin(2 * math.pi * angle)
         return length * math.cos(2 * math.pi * angle)
 
 
-def _transform(uniform: FloatArray) -> None:
-    """Uniform -> normal numbers, in place; in each block of 16 the first eight go with the last eight."""
+def draw_all(streams: Sequence[Noise], *shape: int) -> FloatArray:
+    """(B, *shape): one draw from each stream."""
+    count = math.prod(shape)
+    if count < _BLOCK:
+        return np.stack([stream.draw(*shape) for stream in streams])
+    values = np.empty((len(streams), count), np.float32)
+    whole = count - count % _BLOCK
+    words = np.stack([stream.words(count if whole == count else count + _BLOCK) for stream in streams])
+    values[:, :whole] = _normal(words[:, :whole])
+    if whole < count:  # the last block is drawn anew, and overlaps the one before
+        values[:, -_BLOCK:] = _normal(words[:, count:])
+    return values.reshape(-1, *shape)
+
+
+def _normal(words: npt.NDArray[np.uint64]) -> FloatArray:
+    """(B, 16 n) outputs -> as many normal numbers; in each block of 16 the first eight go with the last eight."""
+    uniform = (words & np.uint64(0xFFFFFF)).astype(np.float32) * np.float32(2**-24)  # their lowest 24 bits
     blocks = uniform.reshape(-1, 2, _BLOCK // 2)
     length = np.sqrt(-2 * np.log(1 - blocks[:, 0]))
     angle = _TWO_PI * blocks[:, 1]
     blocks[:, 0], blocks[:, 1] = length * np.cos(angle), length * np.sin(angle)
-
-
-def draw_all(streams: Sequence[Noise], *shape: int) -> FloatArray:
-    """(B, *shape): one draw from each stream."""
-    return np.stack([stream.draw(*shape) for stream in streams])
+    return uniform

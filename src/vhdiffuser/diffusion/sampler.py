@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from math import expm1, log, log1p, sqrt
 
 import numpy as np
@@ -30,7 +31,8 @@ noise. On maze2d-umaze 5 steps spaced so gave the plans of 20 evenly spaced ones
 """
 
 
-def reverse_levels(schedule: Schedule, steps: int) -> list[int]:
+@lru_cache(maxsize=64)
+def reverse_levels(schedule: Schedule, steps: int) -> tuple[int, ...]:
     """The `steps` levels i visited, noisiest first; all of them when `steps` is N.
 
     Shorter grids start at the noisiest useful level and end at the cleanest, from which the last step reaches tau^0.
@@ -42,9 +44,9 @@ def reverse_levels(schedule: Schedule, steps: int) -> list[int]:
     useful = int((log_snr >= LOWEST_LOG_SNR).sum())
     top = (useful if steps <= useful else schedule.steps) - 1
     if steps == 1:
-        return [top]
+        return (top,)
     # Never below the number of levels still to come, so that no level is visited twice.
-    return [max(round(top * (left / (steps - 1)) ** SPACING), left) for left in range(steps - 1, -1, -1)]
+    return tuple(max(round(top * (left / (steps - 1)) ** SPACING), left) for left in range(steps - 1, -1, -1))
 
 
 Draw = Callable[[], FloatArray]
@@ -134,7 +136,7 @@ def sample(
     """
     levels = reverse_levels(schedule, steps)
     reverse_step = SAMPLERS.get(sampler)
-    a = [*schedule.alpha_bar[levels].tolist(), 1.0]  # alpha_bar of the levels visited, then of tau^0
+    a = [*(float(schedule.alpha_bar[level]) for level in levels), 1.0]  # alpha_bar of the levels visited, then of tau^0
 
     def draw() -> FloatArray:
         return draw_all(streams, *known.shape[1:])
@@ -157,10 +159,10 @@ def sample(
 
 def continued(tau: FloatArray, last: IntArray | None) -> FloatArray:
     """tau (B, K, d) with each plan's last knot (B,) repeated to the end: the U-Net's own padding."""
-    if last is None:
+    if last is None or (last == tau.shape[1] - 1).all():
         return tau
     index = np.minimum(np.arange(tau.shape[1]), last[:, None])  # (B, K)
-    return np.take_along_axis(tau, index[:, :, None], axis=1)
+    return tau[np.arange(len(tau))[:, None], index]
 
 
 def clamp_mask(last: IntArray, knots: int, width: int, dims: tuple[list[int], list[int]]) -> BoolArray:

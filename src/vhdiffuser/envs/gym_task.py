@@ -14,23 +14,6 @@ from vhdiffuser.errors import UnknownNameError, VhdError
 from vhdiffuser.types import FloatArray, ImageArray, Instance
 
 
-def gym_id(environment: Environment) -> str:
-    """The Gymnasium id of an environment."""
-    return f"vhdiffuser/{environment.name[:1].upper()}{environment.name[1:]}-v1"
-
-
-def register_id(environment: Environment) -> None:
-    """Register an environment with Gymnasium; `gymnasium.make` and `make_vec` create its simulator."""
-    steps = environment.episode_steps or environment.step_budget
-    gymnasium.registry.pop(gym_id(environment), None)  # replacing an environment replaces its id
-    gymnasium.register(
-        id=gym_id(environment),
-        entry_point=f"{__name__}:make_task",
-        kwargs={"environment": environment.name},  # a name: Gymnasium copies its arguments and serialises them as JSON
-        max_episode_steps=steps,
-    )
-
-
 def make_task(environment: str, **options: Any) -> GoalTask:
     """The task of a registered environment; called by `gymnasium.make`."""
     known = environments()

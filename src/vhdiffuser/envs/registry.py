@@ -11,19 +11,22 @@ import sys
 from collections.abc import Iterable
 from functools import partial
 from importlib import import_module
-from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vhdiffuser.arguments import shown
 from vhdiffuser.data.store import dataset_path, saved_facts, saved_names
 from vhdiffuser.envs.checked import foreign_code
 from vhdiffuser.envs.environment import Environment
+from vhdiffuser.envs.gym_ids import register_id
 from vhdiffuser.errors import UnknownNameError, VhdError
 from vhdiffuser.extensions import Registry
 from vhdiffuser.files import checked_name
 from vhdiffuser.types import EnvSpec
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 OURS = (
     "vhdiffuser.envs.maze2d.environments:ENVIRONMENTS",
@@ -38,11 +41,11 @@ OURS = (
 class _Environments(Registry[Environment]):
     """Environments by name, each with a Gymnasium id; an entry point may provide several."""
 
+    _ours_loaded = False
+
     def add(self, name: str, value: Environment, replace: bool = False) -> Environment:
         super().add(name, value, replace)
-        if value.simulator is not None:
-            from vhdiffuser.envs.gym_task import register_id
-
+        if value.simulator is not None and "gymnasium" in sys.modules:  # else when it is imported
             register_id(value)
         return value
 
@@ -51,6 +54,18 @@ class _Environments(Registry[Environment]):
 
     def read(self, point: EntryPoint) -> dict[str, Environment]:
         return {environment.name: environment for environment in load_reference(point.value)}
+
+    def load_ours(self) -> None:
+        """Add the built-in environments, once."""
+        if not self._ours_loaded:
+            self._ours_loaded = True
+            for reference in OURS:
+                for environment in load_reference(reference):
+                    self.add(environment.name, environment, replace=True)
+
+    def _load_packages(self) -> None:
+        self.load_ours()
+        super()._load_packages()
 
 
 _environments = _Environments("environment", "vhdiffuser.environments")
@@ -149,11 +164,12 @@ def load_reference(reference: str) -> tuple[Environment, ...]:
     return found
 
 
-def register_ours() -> None:
-    """Register our Gymnasium ids; called when `vhdiffuser` is imported."""
-    for reference in OURS:
-        for environment in load_reference(reference):
-            _environments.add(environment.name, environment, replace=True)
+def register_ids() -> None:
+    """Register the Gymnasium ids of the environments so far; called when both Gymnasium and `vhdiffuser` are there."""
+    _environments.load_ours()
+    for environment in _environments.registered():
+        if environment.simulator is not None:
+            register_id(environment)
 
 
 def _import_file(path: Path) -> Any:

@@ -74,7 +74,7 @@ def _config(
 ) -> dict[str, Any]:
     spec, config, options = planner.spec, planner.config, planner.options
     first, last = config.clamped_dims(spec)
-    levels = reverse_levels(planner.schedule, options.steps)
+    levels = list(reverse_levels(planner.schedule, options.steps))
     length = dynamics = None
     if predictor is not None:
         length = {

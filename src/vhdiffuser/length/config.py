@@ -238,7 +238,9 @@ class LengthConfig:
         if not 1 <= len(self.quantiles) <= 100 or not all(0 < tau < 1 for tau in self.quantiles):
             raise VhdError(f"quantiles must lie between 0 and 1, and there must be at least one; got {self.quantiles}.")
         if not 0 <= self.quasimetric <= 1000 or not 1 <= self.latent <= 1000:
-            raise VhdError(f"quasimetric must lie in 0..1000, latent in 1..1000; got {self.quasimetric}, {self.latent}.")
+            raise VhdError(
+                f"quasimetric must lie in 0..1000, latent in 1..1000; got {self.quasimetric}, {self.latent}."
+            )
         if not 2 <= self.batch <= 10**6:
             raise VhdError(f"a mini-batch needs 2 to 1,000,000 pairs, got {self.batch}.")
 

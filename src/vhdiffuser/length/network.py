@@ -82,8 +82,8 @@ class LengthNetwork(nn.Module):
 class QuasimetricNetwork(nn.Module):
     """f_theta(s, g) = mean over components of max_j [x_j(s) - y_j(g)]_+: a quasimetric between latent vectors.
 
-    The asymmetric part of MRN (Liu et al. 2023), several times. With y_j the distance from a place to a landmark j it is
-    the landmark bound of graph search, exact where a shortest path leads on to a landmark. x(s) is y at the state's
+    The asymmetric part of MRN (Liu et al. 2023), several times. With y_j the distance from a place to a landmark j it
+    is the landmark bound of graph search, exact where a shortest path leads on to a landmark. x(s) is y at the state's
     position, plus what its other dimensions (velocities) change: x(s) = y(p) + r(s) - r(s at rest). So at rest x = y,
     f(g, g) = 0, and f(s, g) <= f(s, h) + f(h, g) for every place h at which one rests.
     """

@@ -43,10 +43,12 @@ _KNOWN, _BEYOND = 0.9, 1.1
 """Shares of T_max, by the route graph: below the first the network is used, above the second the graph."""
 _CALIBRATION = 4096
 """Pairs of landmarks used to calibrate the graph's steps to the network's."""
+_MARKS = 32
+"""Landmarks that `quasimetric_steps` compares distances to."""
 OFF_SUPPORT = 1 / 3
 """Support below which a place is off the data: more than two radii from every landmark."""
 SUPPORT_FILE = "support.safetensors"
-"""A route graph beside a predictor's file of which only the landmarks are used, for weights that plan without routes."""
+"""A route graph beside a predictor's file that shows only where the data is, for weights that plan without routes."""
 _CHUNK = 2048
 """Queries per forward pass: large enough to be fast, small enough for the cache."""
 
@@ -139,6 +141,32 @@ class LengthPredictor:
         quantiles = self._quantiles(starts, goals)
         spread = quantiles.max(axis=-1) - quantiles.min(axis=-1)
         return quantiles[..., 0], (spread + 2 * self._steps_off_support(starts, goals)).astype(np.float32)
+
+    def quasimetric_steps(self, starts: npt.ArrayLike, goals: npt.ArrayLike) -> FloatArray:
+        """Steps as `predict_steps`, without any violation of the triangle inequality.
+
+        d(s, g) = max_j [f(s, h_j) - f(g, h_j)]_+ or [f(h_j, g) - f(h_j, s)]_+, over 32 landmarks h_j: the landmark
+        bound of graph search. d(g, g) = 0 and d(s, g) <= d(s, h) + d(h, g) for any f and any place h at which one
+        rests. It takes 64 predictions for each start and each goal.
+        """
+        spec = self.spec
+        here, there = self._normal_places(starts), self._normal_places(goals)
+        assert self.landmarks is not None
+        positions = self.normalizer.select(spec.goal_dims)
+        marks = positions.unnormalize(self.landmarks.places[:_MARKS])  # in farthest-point order
+        rest = self._at_rest(marks)
+        s, g = as_numbers("starts", starts), self._at_rest(positions.unnormalize(there))
+        to_marks = self.predict_steps(s[..., None, :], marks) - self.predict_steps(g[..., None, :], marks)
+        from_marks = self.predict_steps(rest, positions.unnormalize(there)[..., None, :]) - self.predict_steps(
+            rest, positions.unnormalize(here)[..., None, :]
+        )
+        return np.maximum(np.maximum(to_marks, from_marks).max(axis=-1), 0.0)
+
+    def _at_rest(self, places: FloatArray) -> FloatArray:
+        """(..., goal_dim) -> (..., d): states there whose other dimensions are 0."""
+        states = np.zeros((*places.shape[:-1], self.spec.state_dim), np.float32)
+        states[..., list(self.spec.goal_dims)] = places
+        return states
 
     def support(self, places: npt.ArrayLike) -> FloatArray:
         """(..., goal_dim) or (..., d) -> (...,) how well the data covers a place: 1 among it, towards 0 far from it.

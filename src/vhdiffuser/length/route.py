@@ -63,7 +63,16 @@ class Route:
 
     def at(self, steps: FloatArray) -> FloatArray:
         """(k,) steps -> (k, goal_dim) places along the route, linearly interpolated."""
-        return np.stack([np.interp(steps, self.steps, column) for column in self.places.T], axis=1)
+        found = np.empty((len(steps), self.places.shape[1]))
+        for dim, column in enumerate(self.places.T):
+            found[:, dim] = np.interp(steps, self.steps, column)
+        return found
+
+    def evenly(self, count: int) -> FloatArray:
+        """(count, goal_dim) places, as many steps apart."""
+        steps = np.arange(count) * (self.total / (count - 1))
+        steps[-1] = self.total
+        return self.at(steps)
 
 
 class RouteGraph:
@@ -151,7 +160,9 @@ class RouteGraph:
         flat = points.reshape(-1, points.shape[-1])
         if len(flat) > _FEW:
             return self._tree.query(points, p=np.inf)[1]
-        distance = np.abs(flat[:, None] - self.places).max(axis=-1)  # (n, M)
+        distance = np.abs(flat[:, :1] - self._columns[0])  # (n, M)
+        for dim in range(1, flat.shape[1]):
+            np.maximum(distance, np.abs(flat[:, dim, None] - self._columns[dim]), out=distance)
         return distance.argmin(axis=1).reshape(points.shape[:-1])
 
     def away(self, points: FloatArray) -> FloatArray:
@@ -165,8 +176,8 @@ class RouteGraph:
 
     def between(self, here: IntArray, there: IntArray) -> FloatArray:
         """(B,) and (B,) landmarks -> (B,) steps; infinity if no route is known."""
-        for goal in np.unique(there):
-            self._search(int(goal))
+        for goal in set(there.tolist()):
+            self._search(goal)
         return self._steps[there, here]
 
     def all_steps(self) -> FloatArray:
@@ -192,6 +203,11 @@ class RouteGraph:
         return self._steps.T
 
     @cached_property
+    def _columns(self) -> FloatArray:
+        """(goal_dim, M) places of landmarks."""
+        return np.ascontiguousarray(self.places.T)
+
+    @cached_property
     def _tree(self) -> cKDTree:
         from scipy.spatial import cKDTree
 
@@ -207,13 +223,13 @@ class RouteGraph:
 
     def path(self, start: FloatArray, goal: FloatArray) -> Route:
         """The route from start (goal_dim,) to goal (goal_dim,), normalised."""
-        here, there = int(self.region(start)), int(self.region(goal))
+        here, there = self.region(np.stack([start, goal])).tolist()
         self._search(there)
         if not np.isfinite(self._steps[there, here]):
             return Route(np.stack([start, goal]), np.array([0.0, np.nan]), known=False)
-        nodes = [here]
+        nodes, following = [here], self._next[there].item
         while nodes[-1] != there:
-            nodes.append(int(self._next[there, nodes[-1]]))
+            nodes.append(following(nodes[-1]))
         # The ends replace their nearest landmarks.
         places = np.concatenate([start[None], self.places[nodes[1:-1]], goal[None]])
         steps = self._steps[there, here] - self._steps[there, [here, *nodes[1:-1], there]]

@@ -6,7 +6,6 @@ Guidance moves knots, and the curve through them may still cut a region's corner
 from __future__ import annotations
 
 import numpy as np
-from scipy.ndimage import gaussian_filter1d
 
 from vhdiffuser.diffusion.guidance import Cost
 from vhdiffuser.types import EnvSpec, FloatArray
@@ -20,6 +19,8 @@ def pushed_out(states: FloatArray, cost: Cost, spec: EnvSpec, width: float) -> F
 
     A displacement spreads over about `width` control steps to either side, so the plan stays smooth.
     """
+    from scipy.ndimage import gaussian_filter1d  # a third of a second, for plans that avoid something
+
     dims, width = list(spec.goal_dims), max(width, 1.0)
     at = np.arange(len(states))
     free = np.minimum(np.minimum(at, at[::-1]) / width, 1.0)[:, None]  # 0 at both ends, 1 between

@@ -46,24 +46,26 @@ class Windows:
     """(n,) places in the flattened chains that windows cover."""
     first: IntArray
     """(n,) where the knots of each such place begin in `order`."""
+    seen: IntArray
+    """(W, padded) places of its knots in the flattened chains, the last one repeated: the U-Net's own padding."""
 
     @classmethod
-    def over(cls, counts: IntArray, P: int, K: int) -> Windows:
+    def over(cls, counts: IntArray, P: int, K: int, padded: int) -> Windows:
         """Windows of P knots over chains of counts (B,) knots, each overlapping the next by half or more; chains are
-        padded to K knots."""
-        return _windows(tuple(counts.tolist()), P, K)
+        padded to K knots, windows to `padded`."""
+        return _windows(tuple(counts.tolist()), P, K, padded)
 
     def blend(self, predicted: FloatArray) -> FloatArray:
         """(W, P, d) predictions of windows -> (B, K, d) of chains; 0 beyond a chain's end."""
         d = predicted.shape[-1]
-        weighted = predicted.reshape(-1, d)[self.order] * self.weights
+        weighted = predicted.reshape(-1, d).take(self.order, axis=0) * self.weights
         total = np.zeros((self.shape[0] * self.shape[1], d), np.float32)
         total[self.covered] = np.add.reduceat(weighted, self.first)
         return total.reshape(*self.shape, d)
 
 
 @lru_cache(maxsize=256)
-def _windows(counts: tuple[int, ...], P: int, K: int) -> Windows:
+def _windows(counts: tuple[int, ...], P: int, K: int, padded: int) -> Windows:
     """Plans of the same numbers of knots have the same windows."""
     pairs = [(chain, first) for chain, own in enumerate(counts) for first in window_starts(own, P)]
     chain, first = np.array(pairs).T
@@ -75,7 +77,8 @@ def _windows(counts: tuple[int, ...], P: int, K: int) -> Windows:
     covered, begin, count = np.unique(place[order], return_index=True, return_counts=True)
     weights = np.broadcast_to(weight, knots.shape).ravel()[order]
     shares = weights / np.repeat(np.add.reduceat(weights, begin), count)
-    return Windows(chain, knots, (len(counts), K), order, shares[:, None], covered, begin)
+    seen = chain[:, None] * K + first[:, None] + np.minimum(np.arange(padded), P - 1)
+    return Windows(chain, knots, (len(counts), K), order, shares[:, None], covered, begin, seen)
 
 
 def window_starts(K: int, P: int) -> list[int]:
@@ -137,8 +140,9 @@ class Composed:
         last knot; `slack`: knots by which a knot may be ahead of its place on the route, or behind it (default: any
         number)."""
         self.window_clean, self.estimate, self.route, self.radius = window_clean, rough, route, radius
-        self.windows = Windows.over(counts, P, rough.shape[1])
-        self.P, self.padded, self.dims, self.motion = P, padded, dims, motion
+        self.windows = Windows.over(counts, P, rough.shape[1], padded)
+        self.P, self.dims, self.motion = P, dims, motion
+        self._along = np.ascontiguousarray(np.moveaxis(route, -1, 0)[:, :, None])  # (goal_dim, B, 1, R)
         self._elsewhere: BoolArray | None = None
         if slack is not None:
             knots = np.arange(rough.shape[1])[:, None]  # (K, 1)
@@ -146,16 +150,15 @@ class Composed:
             self._elsewhere = (np.abs(place - knots) > slack + 1) & (knots < counts[:, None, None])  # (B, K, R)
 
     def __call__(self, tau: FloatArray, level: int) -> FloatArray:
-        windows, P = self.windows, self.P
-        place = (windows.chain[:, None], windows.knots)
-        seen, known = tau[place], self.estimate[place]  # (W, P, d)
-        for knot, dims in ((0, self.dims[0]), (P - 1, self.dims[1])):
-            seen[:, knot, dims] = known[:, knot, dims]
-        ends = np.repeat(seen[:, -1:], self.padded - P, axis=1)  # the U-Net's own padding
-        predicted = self.window_clean(np.concatenate([seen, ends], axis=1), level)[:, :P].copy()
-        for knot, dims in ((0, self.dims[0]), (P - 1, self.dims[1])):
-            predicted[:, knot, dims] = known[:, knot, dims]
-        self.estimate = self._near_route(windows.blend(predicted))
+        place, P, (first, last) = self.windows.seen, self.P, self.dims
+        width = tau.shape[-1]
+        seen = tau.reshape(-1, width).take(place, axis=0)  # (W, padded, d)
+        known = self.estimate.reshape(-1, width)
+        start, end = known.take(place[:, 0], axis=0)[:, first], known.take(place[:, -1], axis=0)[:, last]  # (W, n)
+        seen[:, 0, first], seen[:, P - 1 :, last] = start, end[:, None]
+        predicted = self.window_clean(seen, level)[:, :P].copy()
+        predicted[:, 0, first], predicted[:, -1, last] = start, end
+        self.estimate = self._near_route(self.windows.blend(predicted))
         return self.estimate
 
     def _near_route(self, tau0: FloatArray) -> FloatArray:
@@ -164,18 +167,22 @@ class Composed:
         A knot that was moved gets the velocity of its new neighbours: the curve through the knots follows velocities.
         """
         places = tau0[..., self.motion.places]  # (B, K, goal_dim)
-        distance = np.abs(places[:, :, None, 0] - self.route[:, None, :, 0])  # (B, K, R)
+        distance = places[:, :, None, 0] - self._along[0]  # (B, K, R)
+        np.abs(distance, out=distance)
+        other = np.empty_like(distance)
         for dim in range(1, places.shape[-1]):
-            np.maximum(distance, np.abs(places[:, :, None, dim] - self.route[:, None, :, dim]), out=distance)
+            np.abs(np.subtract(places[:, :, None, dim], self._along[dim], out=other), out=other)
+            np.maximum(distance, other, out=distance)
         if self._elsewhere is not None:
             distance = np.where(self._elsewhere, np.inf, distance)
         nearest = distance.argmin(axis=-1)  # (B, K)
-        centre = np.take_along_axis(self.route, nearest[:, :, None], axis=1)
-        held = centre + (places - centre).clip(-self.radius, self.radius)
+        centre = self.route[np.arange(len(nearest))[:, None], nearest]
+        offset = places - centre
+        held = centre + np.minimum(np.maximum(offset, -self.radius), self.radius)
         moved = tau0.copy()
         moved[..., self.motion.places] = held
-        if self.motion.velocities:
-            away = (np.abs(places - centre) > self.radius).any(axis=-1, keepdims=True)  # (B, K, 1)
+        away = (np.abs(offset) > self.radius).any(axis=-1, keepdims=True)  # (B, K, 1)
+        if self.motion.velocities and away.any():
             own = moved[..., self.motion.velocities]
             moved[..., self.motion.velocities] = np.where(away, self.motion.of(held), own)
         return moved
@@ -183,17 +190,12 @@ class Composed:
 
 def rough_chain(route: Route, start: FloatArray, K: int, motion: Motion) -> FloatArray:
     """(K, width) knots evenly along a route from the knot start (width,); velocities are the route's own."""
-    places = route.at(np.linspace(0.0, route.total, K))  # (K, goal_dim)
+    places = route.evenly(K)  # (K, goal_dim)
     for _ in range(2):  # nothing moves round the corners of a polygon
         places[1:-1] = (places[:-2] + 2 * places[1:-1] + places[2:]) / 4
-    chain = np.tile(start, (K, 1))
+    chain = np.repeat(start[None], K, axis=0)
     along = places.astype(np.float32)
     chain[:, motion.places] = along
     if motion.velocities:
         chain[1:, motion.velocities] = motion.of(along[None])[0, 1:]
     return chain
-
-
-def route_points(route: Route, count: int) -> FloatArray:
-    """(count, goal_dim) points evenly along a route."""
-    return route.at(np.linspace(0.0, route.total, count)).astype(np.float32)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from vhdiffuser.diffusion.schedule import Schedule
 from vhdiffuser.length.route import Route
 from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.planner.clearing import pushed_out
-from vhdiffuser.planner.compose import ROUTE_POINTS, Composed, Motion, rough_chain, route_points
+from vhdiffuser.planner.compose import ROUTE_POINTS, Composed, Motion, rough_chain
 from vhdiffuser.runtime.network import Network
 from vhdiffuser.threads import batches_in_parallel
 from vhdiffuser.trajectories import Plan
@@ -70,12 +71,12 @@ class Denoiser:
             return self._denoise(starts[members], targets[members], counts[members], seeds[members], keep, cost, chains)
 
         for members, (knots, kept) in zip(groups, batches_in_parallel(denoise, groups), strict=True):
-            for length in np.unique(lengths[members]):
+            for length in sorted(set(lengths[members].tolist())):
                 same = np.flatnonzero(lengths[members] == length)
                 K = counts[members[same[0]]]
                 states = control_rate(
                     knots[same, :K],
-                    int(length),
+                    length,
                     self.config.stride,
                     self.spec,
                     self.config.clamp,
@@ -89,7 +90,7 @@ class Denoiser:
                     plans[member] = self._plan(own_states, starts[member], targets[member], history, ways[member])
         return [plans[member] for member in range(len(starts))]
 
-    @property
+    @cached_property
     def network_normalizer(self) -> Normalizer:
         """Maps states to the network's numbers."""
         return self.config.network_normalizer(self.spec, self.normalizer)
@@ -167,22 +168,30 @@ class Denoiser:
         places = [self.config.action_dim + dim for dim in self.spec.goal_dims]
         return framed_clean(clean, self.schedule, places, last)
 
+    @cached_property
+    def _motion(self) -> Motion:
+        seconds = self.config.stride * self.spec.control_dt
+        return Motion.at(seconds, self.spec, self.network_normalizer, self.config.action_dim)
+
     def _composed(self, known: FloatArray, counts: IntArray, ways: Sequence[Route]) -> Clean:
         """tau^0 of whole chains (B, K, width) along their routes, from windows of one piece."""
         assert self.tube is not None
-        first, P = self.config.action_dim, min(self.piece_knots, int(counts.min()))
-        seconds, normalizer = self.config.stride * self.spec.control_dt, self.network_normalizer
+        P = min(self.piece_knots, int(counts.min()))
+        normalizer, motion = self.network_normalizer, self._motion
         radius: FloatArray | float = self.tube
         if self.config.frame is not None:
             mine, data = (each.select(self.spec.goal_dims) for each in (normalizer, self.normalizer))
             ways = [replace(way, places=mine.normalize(data.unnormalize(way.places))) for way in ways]
             radius = self.tube * data.scale / mine.scale
-        motion = Motion.at(seconds, self.spec, normalizer, first)
         rough = known.copy()
+        points = np.empty((len(ways), ROUTE_POINTS, len(motion.places)), np.float32)
         for chain, way in enumerate(ways):
             K = int(counts[chain])
+            if chain and way is ways[chain - 1]:  # another candidate for the same start and goal
+                rough[chain, :K], points[chain] = rough[chain - 1, :K], points[chain - 1]
+                continue
             rough[chain, :K] = rough_chain(way, known[chain, 0], K, motion)
-        points = np.stack([route_points(way, ROUTE_POINTS) for way in ways])
+            points[chain] = way.evenly(ROUTE_POINTS)
         return Composed(
             self._clean(np.array([P - 1])),
             rough,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -86,6 +86,7 @@ class Planner:
         self.network = as_network(network, config, spec, device)
         self.schedule = Schedule(config.diffusion_steps, config.prediction)
         self._origin: ModelHeader | None = None  # of the file it was loaded from
+        self._kept: tuple[tuple[Any, ...], Denoiser] | None = None
 
     @classmethod
     def load(
@@ -280,19 +281,11 @@ class Planner:
         allowed = self.lengths if router is None else (self.lengths[0], max(self.lengths[1], LONGEST))
         lengths = checked_lengths(lengths, len(origins), allowed, self.config.horizon)  # (B,)
         seeds = checked_seeds(seeds, len(origins))  # (B,)
-        denoiser = Denoiser(
-            self.network,
-            self.schedule,
-            self.config,
-            self.spec,
-            self.normalizer,
-            self.options,
-            tube=None if router is None else self.options.tube * router.graph.radius,
-        )
+        denoiser = self._denoiser(None if router is None else self.options.tube * router.graph.radius)
         routes: list[Route | None] = [None] * len(origins)
         if router is not None:
             long = lengths > self.options.piece
-            long &= np.array([denoiser.knot_count(L) for L in lengths], np.int64) > denoiser.piece_knots
+            long &= np.array([denoiser.knot_count(L) for L in lengths.tolist()], np.int64) > denoiser.piece_knots
             routes = router.routes(origins, targets, long)
             self._refuse_too_long(lengths, routes)
         n = self.options.candidates
@@ -315,6 +308,14 @@ class Planner:
         if not self.options.piece or self.config.horizon is not None:
             return None
         return getattr(self.length_predictor, "routes", None)
+
+    def _denoiser(self, tube: float | None) -> Denoiser:
+        """Made once for the planner's present parts; it keeps what it has computed from them."""
+        parts = (self.network, self.schedule, self.config, self.spec, self.normalizer, self.options)
+        kept = self._kept
+        if kept is None or kept[1].tube != tube or any(part is not own for part, own in zip(parts, kept[0], strict=True)):
+            self._kept = kept = (parts, Denoiser(*parts, tube=tube))
+        return kept[1]
 
     def _router(self, avoid: npt.ArrayLike | CostFunction | None) -> Router | None:
         """Routes for composed plans, around what is to be avoided; None if every plan is sampled whole."""

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from vhdiffuser.arguments import shown
-from vhdiffuser.envs.registry import get_environment
 from vhdiffuser.errors import DataError, UnknownNameError, VhdError, needs_extra
 from vhdiffuser.files import atomic_path
 from vhdiffuser.weights.folder import CARD, CONFIG, front_matter, read_config, write_folder
@@ -32,6 +31,8 @@ def find_pretrained(
         if source != "shipped" or str(name) in known:
             path = find_model(str(name), "planner", source)
             if not path.is_file():
+                from vhdiffuser.envs.registry import get_environment
+
                 get_environment(str(name))  # report an unknown name before a missing file
             route = find_model(str(name), "route", source)
             return path, find_model(str(name), "length", source), route if route.is_file() else None

@@ -85,9 +85,9 @@ def checked_lengths(
     values = _rows("a length is a whole number of states", lengths)
     if values.ndim > 1 or (values.ndim == 1 and len(values) != count):
         raise RequestError(f"{count} pairs and lengths of shape {values.shape}: give one length, or one for each.")
-    if not np.issubdtype(values.dtype, np.integer):
+    if values.dtype.kind not in "iu":
         raise RequestError(f"a length is a whole number of states, got {values.ravel()[:3]}.")
-    values = np.broadcast_to(values, (count,)).astype(np.int64)
+    values = values.astype(np.int64) if values.ndim else np.full(count, values, np.int64)
     shortest, longest = max(allowed[0], 2), allowed[1]
     wrong = (values < shortest) | (values > longest)
     if horizon is not None:
@@ -103,7 +103,7 @@ def checked_lengths(
 def checked_seeds(seeds: Sequence[int] | IntArray | int, count: int) -> IntArray:
     """(B,) int64: the given seeds, or `count` consecutive ones from a single integer."""
     values = _rows(f"seeds must be one integer or {count} of them", seeds)
-    if not np.issubdtype(values.dtype, np.integer) or values.shape not in ((), (count,)):
+    if values.dtype.kind not in "iu" or values.shape not in ((), (count,)):
         raise RequestError(f"seeds must be one integer or {count} of them, got {shown(seeds)}.")
     if values.size and values.min() < 0:
         raise RequestError(f"a seed must not be negative, got {int(values.min())}.")

@@ -49,7 +49,9 @@ def quasimetric_model(tensors: Tensors, goal_dims: Sequence[int], shape: Sequenc
     x, y = latent(place, "phi_g", "mlp", "head"), latent(g, "phi_g", "mlp", "head")
     if "phi_s.B" in tensors:
         kept = np.isin(np.arange(len(rest)), goal_dims)
-        still = graph.add("Add", graph.add("Mul", s, graph.constant(kept * 1.0)), graph.constant(np.where(kept, 0, rest)))
+        still = graph.add(
+            "Add", graph.add("Mul", s, graph.constant(kept * 1.0)), graph.constant(np.where(kept, 0, rest))
+        )
         moving, resting = (latent(state, "phi_s", "motion_mlp", "motion_head") for state in (s, still))
         x = graph.add("Sub", graph.add("Add", x, moving), resting)
     ahead = graph.add("Relu", graph.add("Sub", x, y))

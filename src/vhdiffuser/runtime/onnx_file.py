@@ -14,6 +14,8 @@ import numpy.typing as npt
 IR_VERSION = 8
 OPSET = 17
 _TYPES = {"float32": 1, "int64": 7}
+_FEW = 4096
+"""Numbers of a constant that is worth a comparison: those of all weights together would take longer to compare."""
 Size = int | str
 """A dimension: a number, or the name of one that varies."""
 
@@ -34,14 +36,15 @@ class Graph:
         return name
 
     def constant(self, values: npt.ArrayLike) -> str:
-        """A constant, float32 or int64; equal ones are stored once."""
+        """A constant, float32 or int64; equal ones of few numbers are stored once."""
         array = np.asarray(values)
         array = np.ascontiguousarray(array, np.int64 if array.dtype.kind == "i" else np.float32)
-        content = repr((array.shape, array.dtype.name)).encode() + array.tobytes()
-        if content not in self._known:
-            name = self._known[content] = self._new("c")
-            self._constants.append(_bytes(5, _tensor(name, array)))
-        return self._known[content]
+        content = repr((array.shape, array.dtype.name)).encode() + array.tobytes() if array.size <= _FEW else b""
+        if content and content in self._known:
+            return self._known[content]
+        name = self._known[content] = self._new("c")
+        self._constants.append(_bytes(5, _tensor(name, array)))
+        return name
 
     def add(self, operator: str, *inputs: str, **attributes: int | float | Sequence[int]) -> str:
         """The output of a new node."""

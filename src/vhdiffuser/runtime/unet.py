@@ -41,7 +41,7 @@ class Unet:
         """The whole network, level by level."""
         depth = self.depth
         x = self.begin()
-        self._time_biases(self.graph.input("level", [1], "int64"))
+        self.time_biases()
         skips = []
         for place in range(depth):
             x = self.residual(x, f"downs.{place}.0", place)
@@ -93,14 +93,12 @@ class Unet:
         self.three = [around(knots, 3) for knots in self.knots]
         self.halving = [around(graph.add("Mul", knots, two), 3) for knots in self.knots[1:]]
 
-    def _time_biases(self, level: str) -> None:
+    def time_biases(self) -> None:
         """The diffusion time's share of every residual block: one MLP, then all blocks' layers in one product."""
         graph, tensors = self.graph, self.tensors
-        half = tensors["time_mlp.1.weight"].shape[1] // 2
-        rate = math.log(10000) / (half - 1)
-        frequencies = np.exp(np.arange(half, dtype=np.float32) * np.float32(-rate))
-        time = graph.add("Cast", level, to=1)
-        angles = graph.add("Mul", graph.add("Unsqueeze", time, graph.constant([1])), graph.constant(frequencies))
+        time = graph.add("Cast", graph.input("level", [1], "int64"), to=1)
+        frequencies = graph.constant(time_frequencies(tensors))
+        angles = graph.add("Mul", graph.add("Unsqueeze", time, graph.constant([1])), frequencies)
         t = graph.add("Concat", graph.add("Sin", angles), graph.add("Cos", angles), axis=1)  # (1, dim)
         t = self.mish(self.linear(t, "time_mlp.1"))
         t = self.mish(self.linear(t, "time_mlp.3"))
@@ -120,8 +118,7 @@ class Unet:
 
     def residual(self, x: str, name: str, place: int) -> str:
         """Two convolution blocks with the diffusion time added between them, and a skip connection."""
-        y = self.sum(self.block(x, f"{name}.blocks.0", place), self.at_every_knot(name, place))
-        y = self.block(y, f"{name}.blocks.1", place)
+        y = self.timed_block(self.block(x, f"{name}.blocks.0", place), name, place)
         same = f"{name}.residual_conv.weight" not in self.tensors
         return self.sum(y, x if same else self.alone(x, f"{name}.residual_conv", place))
 
@@ -129,9 +126,9 @@ class Unet:
         """x + y."""
         return self.graph.add("Add", x, y)
 
-    def at_every_knot(self, name: str, place: int) -> str:
-        """The diffusion time's share of a block: (1, C) is the same for every knot."""
-        return self.time_bias[name]
+    def timed_block(self, x: str, name: str, place: int) -> str:
+        """The second block of a residual one, on x plus the diffusion time's (1, C), the same for every knot."""
+        return self.block(self.sum(x, self.time_bias[name]), f"{name}.blocks.1", place)
 
     def block(self, x: str, name: str, place: int) -> str:
         """Convolution over five knots, GroupNorm, Mish."""
@@ -193,6 +190,12 @@ class Unet:
         grown = graph.add("Add", graph.add("Exp", x), one)
         whole = graph.add("Add", graph.add("Mul", grown, grown), one)
         return graph.add("Sub", x, graph.add("Div", graph.add("Mul", x, graph.constant(np.float32(2))), whole))
+
+
+def time_frequencies(tensors: Tensors) -> FloatArray:
+    """(dim / 2,) of the diffusion time's sines and cosines."""
+    half = tensors["time_mlp.1.weight"].shape[1] // 2
+    return np.exp(np.arange(half, dtype=np.float32) * np.float32(-math.log(10000) / (half - 1)))
 
 
 def unet_shapes(width: int, dim: int, dim_mults: tuple[int, ...]) -> dict[str, tuple[int, ...]]:

@@ -2,15 +2,18 @@
 
 With 8 knots (4 and 2 at the lower levels) most of a kernel of five lies beyond the ends, so a dense matrix over all
 knots has fewer numbers than the convolution multiplies, and nothing has to be gathered: a batch of short windows takes
-two thirds of the time of the general graph (`vhdiffuser.runtime.unet`), with the same output.
+two thirds of the time of the general graph (`vhdiffuser.runtime.unet`), with the same output. What depends on the
+diffusion time alone is computed once per level, as biases of the graph's layers.
 """
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from vhdiffuser.runtime.network import OnnxNetwork
-from vhdiffuser.runtime.unet import GROUPS, Tensors, Unet, unet_model
+from vhdiffuser.runtime.unet import GROUPS, Tensors, Unet, time_frequencies, unet_model
 from vhdiffuser.types import FloatArray, IntArray
 
 SHORT = (4, 8)
@@ -21,9 +24,9 @@ class UnetNetwork(OnnxNetwork):
     """The U-Net for any number of knots; for few, an unrolled one is made on first use."""
 
     def __init__(self, tensors: Tensors) -> None:
-        super().__init__(unet_model(tensors), tensors)
+        super().__init__(partial(unet_model, tensors), tensors)
         self._multiple = 2 ** max(int(key.split(".")[1]) for key in tensors if key.startswith("downs."))
-        self._unrolled: dict[int, OnnxNetwork] = {}
+        self._unrolled: dict[int, UnrolledNetwork] = {}
 
     def __call__(self, *inputs: FloatArray | int) -> FloatArray:
         """tau (B, K, d) and the level -> (B, K, d)."""
@@ -32,16 +35,46 @@ class UnetNetwork(OnnxNetwork):
             return super().__call__(*inputs)
         with self._lock:
             if knots not in self._unrolled:
-                self._unrolled[knots] = OnnxNetwork(unrolled_model(self.tensors, knots))
+                self._unrolled[knots] = UnrolledNetwork(self.tensors, knots)
         return self._unrolled[knots](*inputs)
 
     def __reduce__(self) -> tuple[type[UnetNetwork], tuple[dict[str, FloatArray]]]:  # type: ignore[override]
         return UnetNetwork, (self.tensors,)
 
 
-def unrolled_model(tensors: Tensors, knots: int) -> bytes:
-    """As `unet_model`, for `tau` (B, knots, d) alone; `knots` must be divisible as often as the network halves it."""
-    return _Unrolled(tensors, knots).model("")
+class UnrolledNetwork(OnnxNetwork):
+    """The U-Net for one number of knots, which must be divisible as often as the network halves it."""
+
+    def __init__(self, tensors: Tensors, knots: int) -> None:
+        graph = _Unrolled(tensors, knots)
+        super().__init__(graph.model(""), tensors)
+        self._shares, self._knots = graph.shares, knots
+        self._biases: dict[int, dict[str, FloatArray]] = {}
+
+    def __call__(self, *inputs: FloatArray | int) -> FloatArray:
+        """tau (B, knots, d) and the level -> (B, knots, d)."""
+        tau, level = inputs
+        assert isinstance(level, int)
+        if level not in self._biases:
+            self._biases[level] = self._biases_at(level)
+        return self._session.run(None, {"tau": tau, **self._biases[level]})[0]
+
+    def _biases_at(self, level: int) -> dict[str, FloatArray]:
+        """The bias of every residual block's second layer, with the diffusion time's share of its input."""
+        tensors = self.tensors
+        angles = np.float32(level) * time_frequencies(tensors)
+        t = np.concatenate([np.sin(angles), np.cos(angles)])
+        for name in ("time_mlp.1", "time_mlp.3"):
+            t = tensors[f"{name}.weight"] @ t + tensors[f"{name}.bias"]
+            t = t * np.tanh(np.logaddexp(np.float32(0), t))
+        biases = {}
+        for name, (share, bias) in self._shares.items():
+            time = tensors[f"{name}.time_mlp.1.weight"] @ t + tensors[f"{name}.time_mlp.1.bias"]  # (C,)
+            biases[name] = (bias + time @ share)[None]
+        return biases
+
+    def __reduce__(self) -> tuple[type[UnrolledNetwork], tuple[dict[str, FloatArray], int]]:  # type: ignore[override]
+        return UnrolledNetwork, (self.tensors, self._knots)
 
 
 class _Unrolled(Unet):
@@ -51,6 +84,8 @@ class _Unrolled(Unet):
         super().__init__(tensors)
         self.count = knots
         self.order: dict[str, IntArray] = {}  # of each activation: index knot * channels + channel of every entry
+        self.shares: dict[str, tuple[FloatArray, FloatArray]] = {}
+        """Of each residual block: (C, n) from what is added to all knots to its second layer's outputs; their bias."""
 
     def begin(self) -> str:
         graph, size = self.graph, self.count * self.width
@@ -65,13 +100,20 @@ class _Unrolled(Unet):
     def sum(self, x: str, y: str) -> str:
         return self._known(super().sum(x, y), self.order[x])
 
-    def at_every_knot(self, name: str, place: int) -> str:
-        channels = len(self.tensors[f"{name}.blocks.0.block.0.bias"])
-        index = _grouped(self._knots(place), channels) % channels
-        return self.graph.add("Gather", self.time_bias[name], self.graph.constant(index), axis=1)
+    def time_biases(self) -> None:
+        """They are inputs of the graph, made with the blocks that they belong to."""
 
-    def block(self, x: str, name: str, place: int) -> str:
-        y = self._dense(x, *self._layer(f"{name}.block.0"), self._knots(place), reach=2)
+    def timed_block(self, x: str, name: str, place: int) -> str:
+        weight, bias = self._layer(f"{name}.blocks.1.block.0")
+        n, C = self._knots(place), len(bias)
+        order = _grouped(n, C)
+        share = self._matrix(weight, n, reach=2).sum(axis=0).reshape(C, n * C)[:, order]
+        self.shares[name] = share, np.tile(bias, n)[order]
+        return self.block(x, f"{name}.blocks.1", place, self.graph.input(name, [1, n * C]))
+
+    def block(self, x: str, name: str, place: int, bias: str | None = None) -> str:
+        weight, own = self._layer(f"{name}.block.0")
+        y = self._product(x, self._matrix(weight, self._knots(place), reach=2), own, bias)
         y = self.mish(self.group_norm(y, f"{name}.block.2", place))
         return self._known(y, _grouped(self._knots(place), len(self.tensors[f"{name}.block.0.bias"])))
 
@@ -113,22 +155,26 @@ class _Unrolled(Unet):
         return self.count >> place
 
     def _dense(self, x: str, weight: FloatArray, bias: FloatArray, n: int, reach: int, stride: int = 1) -> str:
-        """The convolution with weight (O, I, kernel) as a matrix from all knots to all knots."""
+        return self._product(x, self._matrix(weight, n, reach, stride), bias)
+
+    @staticmethod
+    def _matrix(weight: FloatArray, n: int, reach: int, stride: int = 1) -> FloatArray:
+        """The convolution with weight (O, I, kernel) as a matrix (n, I, n / stride, O) from all knots to all knots."""
         O, I, kernel = weight.shape  # noqa: E741
         dense = np.zeros((n, I, n // stride, O), np.float32)
         for to in range(n // stride):
             for tap in range(kernel):
                 if 0 <= (knot := to * stride + tap - reach) < n:
                     dense[knot, :, to] = weight[:, :, tap].T
-        return self._product(x, dense, bias)
+        return dense
 
-    def _product(self, x: str, dense: FloatArray, bias: FloatArray) -> str:
-        """x times dense (n, I, m, O), both in their activations' orders."""
+    def _product(self, x: str, dense: FloatArray, bias: FloatArray, given: str | None = None) -> str:
+        """x times dense (n, I, m, O), both in their activations' orders, plus a bias (O,), or one that is given."""
         n, I, m, O = dense.shape  # noqa: E741
         order = _grouped(m, O) if O % GROUPS == 0 else np.arange(m * O)
         matrix = dense.reshape(n * I, m * O)[np.ix_(self.order[x], order)]
-        y = self.graph.add("MatMul", x, self.graph.constant(matrix))
-        return self._known(self.graph.add("Add", y, self.graph.constant(np.tile(bias, m)[order])), order)
+        added = given or self.graph.constant(np.tile(bias, m)[order])
+        return self._known(self.graph.add("Gemm", x, self.graph.constant(matrix), added), order)
 
     def _known(self, x: str, order: IntArray) -> str:
         self.order[x] = order

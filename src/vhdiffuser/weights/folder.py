@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -20,18 +19,22 @@ def write_folder(folder: Path, models: Mapping[str, tuple[Tensors, ModelHeader]]
     """Write `KIND.safetensors` for each kind, and a `config.json` that repeats the planner's header."""
     for kind, (tensors, header) in models.items():
         save_model(folder / f"{kind}.safetensors", tensors, header)
-    content = folder_config({kind: header for kind, (_, header) in models.items()})
+    from importlib.metadata import version
+
+    content = {
+        "library_name": "vhdiffuser",
+        "versions": {"vhdiffuser": version("vhdiffuser"), "format": FORMAT},
+        **stated_parts({kind: header for kind, (_, header) in models.items()}),
+    }
     with atomic_path(folder / CONFIG) as temporary:
         temporary.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
 
-def folder_config(headers: Mapping[str, ModelHeader]) -> dict[str, Any]:
-    """The content of `config.json`: the planner's header without its history, and the other files."""
+def stated_parts(headers: Mapping[str, ModelHeader]) -> dict[str, Any]:
+    """What `config.json` says about the models: the planner's header without its history, and the other files."""
     planner = headers["planner"]
     others = {kind: {"config": header.config, "normalizer": header.normalizer} for kind, header in headers.items()}
     return {
-        "library_name": "vhdiffuser",
-        "versions": {"vhdiffuser": version("vhdiffuser"), "format": FORMAT},
         "spec": planner.spec,
         "config": planner.config,
         "planning": planner.planning,
@@ -57,7 +60,7 @@ def check_config(folder: Path, headers: Mapping[str, ModelHeader]) -> None:
     stated = read_config(folder)
     if stated is None:
         return
-    held = json.loads(json.dumps(folder_config(headers)))
+    held = json.loads(json.dumps(stated_parts(headers)))
     for part in ("spec", "config", "planning", "normalizer", "length"):
         if not _agrees(stated.get(part), held[part]):
             raise DataError(

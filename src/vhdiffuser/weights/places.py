@@ -47,7 +47,7 @@ def find_model(
     The path is returned whether or not the file exists; opening it reports what is missing.
     """
     name = run_name(kind, recipe, horizon)
-    if source not in SOURCES:
+    if not isinstance(source, str) or source not in SOURCES:
         if not isinstance(source, str | Path) or not is_folder(Path(source)):
             known = [*SOURCES, "a folder of weights, as `vhd models archive` writes it"]
             raise UnknownNameError("source of weights", shown(source), known)
