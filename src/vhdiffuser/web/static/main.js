@@ -140,6 +140,7 @@ function ask(dropped = true) {
     plans.stop();
     fields.stop();
     refuse({ kind: "refused", message: why }, request());
+    background(false);
     return;
   }
   background(true);

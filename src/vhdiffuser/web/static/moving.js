@@ -41,6 +41,7 @@ export class GoalMoves {
     if (why) {
       this.replans.stop();
       page.refuse({ kind: "refused", message: why }, ["goal"]);
+      page.background(false);
       return;
     }
     page.clearRefusal();

@@ -26,6 +26,7 @@ export function interval(reached, trials) {
 // Runs `count` random pairs by each method, in turns. It makes way while something else is asked of the server.
 export class Trials {
   #controller = null;
+  #request = null; // the one under way
   #resume = null;
   #paused = false;
 
@@ -64,14 +65,16 @@ export class Trials {
     while (found.length < upTo) {
       if (this.#paused) await new Promise((resolve) => { this.#resume = resolve; });
       if (controller.signal.aborted) return;
+      this.#request = new AbortController();
+      const signal = AbortSignal.any([controller.signal, this.#request.signal]);
       try {
-        for await (const [event, value] of stream("api/trials", { ...body, method: this.methods[number], first: found.length, count: upTo - found.length }, controller.signal)) {
+        for await (const [event, value] of stream("api/trials", { ...body, method: this.methods[number], first: found.length, count: upTo - found.length }, signal)) {
           if (event !== "trial") continue;
           found.push(value);
           this.changed();
-          if (this.#paused) break;
         }
       } catch (error) {
+        if (error.name === "AbortError" && !controller.signal.aborted) continue; // it makes way, and goes on later
         if (!AGAIN.includes(error.kind)) throw error;
         await new Promise((resolve) => setTimeout(resolve, PAUSE));
       }
@@ -81,7 +84,8 @@ export class Trials {
   // What somebody waits for comes first.
   pause(paused) {
     this.#paused = paused;
-    if (!paused) this.#resume?.();
+    if (paused) this.#request?.abort();
+    else this.#resume?.();
   }
 
   forget() {
