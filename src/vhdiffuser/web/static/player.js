@@ -54,7 +54,7 @@ export class Player {
     this.#from = this.atEnd ? 0 : this.frame;
     this.#begun = performance.now();
     this.slider.value = this.#from;
-    this.#button("\u23f8", "Pause");
+    this.#button("\u2016", "Pause");
     const step = (now) => {
       const frame = this.#from + ((now - this.#begun) / 1000 / this.seconds(this.last)) * this.last;
       this.slider.value = Math.min(Math.floor(frame), this.last);
