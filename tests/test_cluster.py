@@ -202,33 +202,32 @@ def lose_one_when(there: Callable[[], bool], nodes: Nodes) -> threading.Thread:
 
 
 def test_a_sweep_there_has_the_results_of_a_local_one_though_a_node_is_lost(
-    nodes: Nodes, trained_umaze: Path, vhd_home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    nodes: Nodes, trained_umaze: Path, vhd_home: Path, tmp_path: Path
 ) -> None:
     nodes.restore()
     shutil.copytree(trained_umaze, vhd_home)
-    sweep = ["sweep", "maze2d-umaze", "--n", "1", "--protocols", "ss", "--quiet", "--json"]
-    sweep += ["--grid", "planning.gamma=1.1,1.2,1.3", "planning.steps=1,2"]
+    sweep = ["sweep", "maze2d-umaze", "--n", "1", "--protocols", "ss", "--quiet"]
+    sweep += ["--grid", "planning.gamma=1.1,1.3", "planning.steps=1,2"]
     assert run([*sweep, "--out", str(tmp_path / "here"), "--workers", "1"]) == 0
-    here = json.loads(capsys.readouterr().out)
     points = tmp_path / "there" / "points"
     loss = lose_one_when(lambda: points.exists() and any(points.iterdir()), nodes)
     assert run([*sweep, "--out", str(tmp_path / "there"), "--ray", "auto"]) == 0
     loss.join()
-    assert json.loads(capsys.readouterr().out) == here
-    assert len(list(points.iterdir())) == len(here) == 6
+    here, there = (
+        {path.name: json.loads(path.read_text()) for path in (tmp_path / place / "points").iterdir()}
+        for place in ("here", "there")
+    )
+    assert there == here
+    assert len(here) == 4
 
 
 def test_reproduce_there_makes_the_rows_of_a_local_run(
-    nodes: Nodes, trained_umaze: Path, vhd_home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    nodes: Nodes, trained_umaze: Path, vhd_home: Path, tmp_path: Path
 ) -> None:
     nodes.restore()
     shutil.copytree(trained_umaze, vhd_home)
-    reproduce = ["reproduce", "maze2d-umaze", "--no-baselines", "--n", "1", "--seeds", "4", "--quiet", "--json"]
+    reproduce = ["reproduce", "maze2d-umaze", "--no-baselines", "--n", "1", "--seeds", "4", "--quiet"]
     assert run([*reproduce, "--out", str(tmp_path / "here")]) == 0
-    capsys.readouterr()
     assert run([*reproduce, "--out", str(tmp_path / "there"), "--ray", "auto"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert all(entry["done"] for entry in told)
-    assert told[-1]["command"].startswith("vhd report"), "the report waits for the benchmarks"
     assert rows(tmp_path / "there") == rows(tmp_path / "here")
-    assert (tmp_path / "there" / "report.md").exists()
+    assert (tmp_path / "there" / "report.md").exists(), "the report waits for the benchmarks"

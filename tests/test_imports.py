@@ -26,7 +26,9 @@ def test_a_plan_imports_no_more_than_it_needs() -> None:
     assert run(code) == "True []"
 
 
-@pytest.mark.parametrize("first", ["gymnasium, vhdiffuser", "vhdiffuser, gymnasium", "vhdiffuser.envs.gym_task, gymnasium"])
+@pytest.mark.parametrize(
+    "first", ["gymnasium, vhdiffuser", "vhdiffuser, gymnasium", "vhdiffuser.envs.gym_task, gymnasium"]
+)
 def test_gymnasium_knows_our_ids_whichever_is_imported_first(first: str) -> None:
     assert run(f"import {first}\nprint('{ID}' in gymnasium.registry)") == "True"
 

@@ -110,7 +110,10 @@ def atomic_path(path: Path) -> Iterator[Path]:
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
     """An empty folder for files that nobody keeps, removed after the block."""
-    root = Path(tempfile.gettempdir())
+    try:
+        root = Path(tempfile.gettempdir())
+    except FileNotFoundError as error:  # it tries to write into each
+        raise DataError(f"temporary files cannot be written ({error}). Make room, or set TMPDIR.") from error
     sweep(root, "vhdiffuser-*")
     folder = root / f"vhdiffuser-{_own_tag()}"
     with writing(folder, "It would hold files that are needed for a moment only (TMPDIR sets where)."):

@@ -132,6 +132,7 @@ def _work(serve: Callable[[Connection], None], pipe: Connection) -> None:
     threading.Thread(target=_watch_parent, daemon=True).start()
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):  # the parent closed the pipe, or is gone
         serve(pipe)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it is ending: `_leave` would only interrupt that
 
 
 def _leave(number: int, frame: object) -> None:

@@ -86,6 +86,7 @@ WRITERS = {
         "1",
     ],
     "archive": ["models", "archive", "maze2d-umaze", "--out", "archive"],
+    "completion": ["completion", "bash"],
 }
 
 

@@ -236,3 +236,12 @@ def test_a_folder_that_was_deleted_meanwhile_is_told_as_documented(tmp_path: Pat
     with pytest.raises(DataError, match="plan.json: could not be written"), atomic_path(Path("plan.json")):
         pass
     monkeypatch.chdir(tmp_path)
+
+
+def test_without_room_for_temporary_files_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none() -> str:
+        raise FileNotFoundError("No usable temporary directory found")
+
+    monkeypatch.setattr("tempfile.gettempdir", none)
+    with pytest.raises(DataError, match="cannot be written .*TMPDIR"), scratch_folder():
+        pass

@@ -14,7 +14,7 @@ from typing import Literal
 
 import numpy as np
 from scipy.sparse import csr_matrix
-from scipy.sparse.csgraph import breadth_first_order
+from scipy.sparse.csgraph import dijkstra
 from scipy.spatial import cKDTree
 from scipy.stats import spearmanr
 
@@ -82,13 +82,9 @@ class AxisGrid:
         self._edges = (edges + edges.T).tocsr()
 
     def moves(self, goal: int) -> IntArray:
-        """(n,) moves from every place to a goal, by breadth-first search; -1 where there is no path."""
-        order, before = breadth_first_order(self._edges, goal)
-        moves = np.full(len(self.places), -1)
-        moves[goal] = 0
-        for node in order[1:].tolist():
-            moves[node] = moves[before[node]] + 1
-        return moves
+        """(n,) fewest moves from every place to a goal; -1 where there is no path."""
+        moves = dijkstra(self._edges, indices=goal, unweighted=True)
+        return np.where(np.isfinite(moves), moves, -1).astype(int)
 
 
 def draw_banded(

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Union
 
 import tyro
 
-from vhdiffuser.files import scratch_folder
+from vhdiffuser.files import scratch_folder, writing
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,8 @@ class Completion:
         with scratch_folder() as folder:
             path = folder / "script"
             try:
-                tyro.cli(commands, args=["--tyro-write-completion", self.shell, str(path)], prog="vhd")
+                with writing(path):
+                    tyro.cli(commands, args=["--tyro-write-completion", self.shell, str(path)], prog="vhd")
             except SystemExit as stop:  # tyro always exits here
                 if stop.code:
                     raise

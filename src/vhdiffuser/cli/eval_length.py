@@ -147,7 +147,7 @@ class EvalLength:
         self._print(rows)
         if self.out is not None:
             predicted = {run: bands.predicted_steps(p, pairs) for run, p in predictors.items()}
-            axis = f"true steps, 4-connected grid at {speed:.3g} units/step"
+            axis = f"steps on the grid ({speed:.3g} units/step)"
             path = scatter(pairs.truth, predicted, self.out / "bands.png", self.env, axis)
             if not self.quiet:
                 err.print(f"wrote {path}")

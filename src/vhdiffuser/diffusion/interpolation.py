@@ -22,7 +22,6 @@ _DENSE = 64
 """Knots up to which the smoothing spline's equations are solved by their inverse, which is kept."""
 
 
-
 def knot_count(length: int, stride: int) -> int:
     """K: knots of a plan of `length` states, at least 2 (its start and its goal)."""
     return max((2 * (length - 1) + stride) // (2 * stride), 1) + 1

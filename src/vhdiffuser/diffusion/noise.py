@@ -35,7 +35,7 @@ class Noise:
     """torch.Generator().manual_seed(seed): the Mersenne Twister, and Box-Muller's transformation of its output."""
 
     def __init__(self, seed: int) -> None:
-        self._twister = np.random.MT19937(_UNSEEDED)
+        self._twister = np.random.MT19937(_UNSEEDED)  # type: ignore[arg-type]  # any ISeedSequence is allowed
         np.random.RandomState(self._twister).seed(seed & 0xFFFFFFFF)
         self._spare: float | None = None
 

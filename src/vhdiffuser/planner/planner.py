@@ -313,7 +313,11 @@ class Planner:
         """Made once for the planner's present parts; it keeps what it has computed from them."""
         parts = (self.network, self.schedule, self.config, self.spec, self.normalizer, self.options)
         kept = self._kept
-        if kept is None or kept[1].tube != tube or any(part is not own for part, own in zip(parts, kept[0], strict=True)):
+        if (
+            kept is None
+            or kept[1].tube != tube
+            or any(part is not own for part, own in zip(parts, kept[0], strict=True))
+        ):
             self._kept = kept = (parts, Denoiser(*parts, tube=tube))
         return kept[1]
 
