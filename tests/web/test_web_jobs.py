@@ -14,7 +14,7 @@ from web_toys import FREE, SlowController, toy_library
 
 from vhdiffuser.web.jobs import Jobs, Token
 from vhdiffuser.web.limits import Limits, Refused, Stale, TooBusy, TooMany
-from vhdiffuser.web.messages import ExecuteRequest, PlanRequest
+from vhdiffuser.web.requests import ExecuteRequest, PlanRequest
 from vhdiffuser.web.work import Answer, Work
 from vhdiffuser.web.workers import ProcessWorkers, can_fork
 

@@ -7,40 +7,47 @@ import threading
 import numpy as np
 import pytest
 import torch
+from fastapi.testclient import TestClient
 from web_toys import NORMALIZER, SPEC, load_toy
 
+import vhdiffuser
+from vhdiffuser.cli import run
 from vhdiffuser.diffusion.config import PlannerConfig
 from vhdiffuser.diffusion.options import PlanningOptions
 from vhdiffuser.diffusion.unet import TemporalUnet
-from vhdiffuser.envs.registry import environments
+from vhdiffuser.envs.registry import environments, get_environment
 from vhdiffuser.errors import UnknownNameError
 from vhdiffuser.length.config import LengthConfig, goal_dims
 from vhdiffuser.length.network import LengthNetwork
 from vhdiffuser.torch_network import arrays
+from vhdiffuser.types import EnvSpec
 from vhdiffuser.web import planning
+from vhdiffuser.web.app import create_app
 from vhdiffuser.web.library import Entry, Library, Missing
 from vhdiffuser.web.limits import NotReady
-from vhdiffuser.web.messages import PlanRequest
-from vhdiffuser.web.scene import checked_instance, describe
+from vhdiffuser.web.requests import PlanRequest
+from vhdiffuser.web.scene import checked_instance
 from vhdiffuser.weights.format import ModelHeader, save_model
 from vhdiffuser.weights.places import run_folder
 
 
-def save(kind: str, name: str, network: torch.nn.Module, config: dict, planning: dict | None = None) -> None:
-    header = ModelHeader(kind, SPEC.to_json(), config, NORMALIZER.to_json(), "f", planning=planning or {})
-    save_model(run_folder(SPEC.name, name) / "model.safetensors", arrays(network.state_dict()), header)
+def save(
+    kind: str, name: str, network: torch.nn.Module, config: dict, planning: dict | None = None, spec: EnvSpec = SPEC
+) -> None:
+    header = ModelHeader(kind, spec.to_json(), config, NORMALIZER.to_json(), "f", planning=planning or {})
+    save_model(run_folder(spec.name, name) / "model.safetensors", arrays(network.state_dict()), header)
 
 
-def save_planner(name: str, horizon: int | None = None) -> None:
+def save_planner(name: str, horizon: int | None = None, spec: EnvSpec = SPEC) -> None:
     config = PlannerConfig(dim=8, diffusion_steps=16, horizon=horizon)
-    network = TemporalUnet(SPEC.state_dim, config.dim, config.dim_mults)
-    save("planner", name, network, config.to_json(), PlanningOptions(steps=2).to_json())
+    network = TemporalUnet(spec.state_dim, config.dim, config.dim_mults)
+    save("planner", name, network, config.to_json(), PlanningOptions(steps=2).to_json(), spec)
 
 
-def save_length() -> None:
+def save_length(spec: EnvSpec = SPEC) -> None:
     config = LengthConfig()
-    network = LengthNetwork(SPEC.state_dim, goal_dims(SPEC, config), len(config.quantiles), config.network)
-    save("length", "length", network, config.to_json())
+    network = LengthNetwork(spec.state_dim, goal_dims(spec, config), len(config.quantiles), config.network)
+    save("length", "length", network, config.to_json(), spec=spec)
 
 
 def test_weights_are_found_as_they_appear_and_used(vhd_home):
@@ -124,7 +131,26 @@ def test_a_workspace_has_two_views_that_share_an_axis():
     assert side.up_range == [0.2, 3.5]
 
 
-def test_the_first_pair_is_a_long_one():
-    toy = load_toy()
-    scene = describe(toy, ())
-    assert np.linalg.norm(np.subtract(scene.start, scene.goal)) > 1.5
+@pytest.mark.filterwarnings("ignore::vhdiffuser.errors.VhdWarning")
+def test_own_environments_and_imported_data_are_offered_and_plan(vhd_home, tmp_path):
+    vhdiffuser.register(vhdiffuser.make_maze(["#####", "#OOO#", "#O#O#", "#####"], name="my-maze"))
+    rng = np.random.default_rng(0)
+    velocity = rng.normal(size=(200, 2)).astype(np.float32)
+    np.savez(tmp_path / "cart.npz", observations=np.hstack([np.cumsum(0.01 * velocity, axis=0) + 1, velocity]),
+             episode_ends=[100, 200])  # fmt: skip
+    columns = ["--goal-dims", "0", "1", "--velocity-dims", "2", "3", "--control-dt", "0.01", "--t-max", "64"]
+    assert run(["data", "import", "cart", str(tmp_path / "cart.npz"), *columns]) == 0
+    for name in ("my-maze", "cart"):
+        spec = get_environment(name).spec
+        save_planner("vhd", spec=spec)
+        save_length(spec)
+    library = Library.of_weights()
+    ready = [name for name, missing in library.listing() if not missing.to_plan]
+    assert {"my-maze", "cart"} <= set(ready)
+    with TestClient(create_app(library), base_url="http://127.0.0.1") as client:
+        for name, executes in (("my-maze", True), ("cart", False)):
+            scene = client.get(f"/api/environments/{name}").json()
+            assert (scene["environment"], scene["executes"], scene["map"] is not None) == (name, executes, executes)
+            pair = {"environment": name, "start": scene["start"], "goal": scene["goal"]}
+            assert client.post("/api/plan", json=pair).status_code == 200
+            assert client.post("/api/execute", json=pair).status_code == (200 if executes else 404)

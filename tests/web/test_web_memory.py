@@ -11,7 +11,7 @@ from web_toys import FREE, Ruler, load_toy
 from vhdiffuser.cancel import cancellable
 from vhdiffuser.web.field import distance_field
 from vhdiffuser.web.library import Library
-from vhdiffuser.web.messages import FieldRequest, PlanRequest
+from vhdiffuser.web.requests import FieldRequest, PlanRequest
 from vhdiffuser.web.scene import checked_instance
 from vhdiffuser.web.work import Work, answer
 

@@ -4,98 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-import threading
-import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import uvicorn
-from web_toys import SPEC, toy_library
+from web_browser import PATIENCE, TOUR_SEEN, drag, expect, middle, open_scene, unit
 
 import vhdiffuser
-from vhdiffuser.web.app import create_app
-
-playwright = pytest.importorskip("playwright.sync_api", reason="BROWSER TESTS SKIPPED: pip install playwright")
-expect = playwright.expect
 
 pytestmark = pytest.mark.slow
-# Chromium's own errands would only be refused on a machine without a network.
-QUIET = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
-QUIET += ["--disable-component-update", "--disable-sync"]
-PATIENCE = 120_000
-"""Milliseconds after which a busy machine is a broken page."""
-
-
-@pytest.fixture(scope="module")
-def address() -> Iterator[str]:
-    library = toy_library()
-    library.get(SPEC.name)  # its imports take seconds
-    server = uvicorn.Server(uvicorn.Config(create_app(library), port=0, log_config=None, log_level="error"))
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    while not server.started:
-        time.sleep(0.01)
-    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/"
-    server.should_exit = True
-    thread.join(timeout=60)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[playwright.Browser]:
-    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    with playwright.sync_playwright() as started:
-        try:
-            opened = started.chromium.launch(executable_path=program, args=QUIET)
-        except playwright.Error as error:
-            pytest.skip(f"BROWSER TESTS SKIPPED: no Chromium here (apt-get install chromium): {error}")
-        yield opened
-        opened.close()
-
-
-@pytest.fixture
-def page(browser: playwright.Browser, address: str) -> Iterator[playwright.Page]:
-    """The toy maze, planned and executed; asserts at the end that nothing went wrong or outside."""
-    context = browser.new_context(viewport={"width": 1200, "height": 900})
-    page = context.new_page()
-    page.set_default_timeout(PATIENCE)
-    expect.set_options(timeout=PATIENCE)
-    asked, faults = [], []
-    page.on("request", lambda request: asked.append(request.url))
-    page.on("pageerror", lambda error: faults.append(str(error)))
-    open_scene(page, address, "start=1,1&goal=1,2.5&protocol=ss")
-    yield page
-    assert faults == []
-    assert all(url.startswith((address, "blob:")) for url in asked), "the page asked another host"
-    context.close()
-
-
-def open_scene(page: playwright.Page, address: str, scene: str) -> None:
-    page.goto(f"{address}#env=maze2d-umaze&{scene}")
-    expect(page.locator("#verdict")).to_contain_text("Goal")
-
-
-def middle(page: playwright.Page, selector: str) -> tuple[float, float]:
-    box = page.locator(selector).bounding_box()
-    assert box is not None
-    return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
-
-
-def drag(page: playwright.Page, selector: str, right: float, down: float) -> None:
-    x, y = middle(page, selector)
-    page.mouse.move(x, y)
-    page.mouse.down()
-    page.mouse.move(x + right / 2, y + down / 2, steps=4)
-    page.mouse.move(x + right, y + down, steps=4)
-    page.mouse.up()
-
-
-def unit(page: playwright.Page) -> float:
-    """Page pixels of one cell: the toy maze shows 3.7 of them."""
-    box = page.locator(".view canvas").bounding_box()
-    assert box is not None
-    return box["width"] / 3.7
 
 
 def test_load_shows_horizon_plan_and_execution(page):
@@ -103,7 +19,11 @@ def test_load_shows_horizon_plan_and_execution(page):
     expect(page.locator("#spread")).to_contain_text("88 to 95")
     expect(page.locator("#verdict")).to_contain_text("Goal reached in")
     expect(page.locator("#status")).to_contain_text("91 states planned in")
-    assert page.locator("#environment option").all_inner_texts() == ["maze2d-umaze", "maze2d-large (not ready)"]
+    assert page.locator("#environment option").all_inner_texts() == [
+        "maze2d-umaze",
+        "maze2d-large (not ready)",
+        "toy-data",
+    ]
     assert page.locator("#environment option").nth(1).is_disabled()
     page.locator("#missing summary").click()
     expect(page.locator("#missing")).to_contain_text("vhd train planner maze2d-large")
@@ -175,9 +95,9 @@ def test_execution_plays_pauses_and_can_be_scrubbed(page):
 
 def test_replanning_is_marked(page, address):
     open_scene(page, address, "start=1,1&goal=3,1")
-    expect(page.locator("#verdict")).to_contain_text("Goal missed after 600 steps, replanned")
+    expect(page.locator("#verdict")).to_contain_text(re.compile(r"Goal missed by .* after 600 steps and \d+ replans"))
     page.locator("#replans summary").click()
-    expect(page.locator("#replans li").first).to_have_text(re.compile(r"step \d+: \d+ states, off the plan"))
+    expect(page.locator("#replans li").first).to_have_text(re.compile(r"step \d+: \d+ states, off the plan \(\d+ ms\)"))
     assert page.locator("#timeline .start-mark").count() == page.locator("#replans li").count()
 
 
@@ -264,6 +184,7 @@ def test_downloads(page, tmp_path: Path):
 
 def test_a_phone_and_the_dark(browser, address):
     context = browser.new_context(viewport={"width": 360, "height": 740}, color_scheme="dark", has_touch=True)
+    context.add_init_script(TOUR_SEEN)
     page = context.new_page()
     page.set_default_timeout(PATIENCE)
     open_scene(page, address, "start=1,1&goal=1,2.5&compare=1&field=1")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -13,6 +14,9 @@ from torch import nn
 from vhdiffuser.control.base import Controller, make_controller
 from vhdiffuser.diffusion.config import PlannerConfig
 from vhdiffuser.diffusion.options import PlanningOptions
+from vhdiffuser.envs.base import Skeleton
+from vhdiffuser.envs.maze2d.maze import UMAZE
+from vhdiffuser.envs.maze2d.simulator import Maze2dEnv
 from vhdiffuser.envs.registry import get_environment
 from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.planner.planner import Planner
@@ -65,15 +69,46 @@ class SlowController(Controller):
         return {"name": "slow"}
 
 
+class MastEnv(Maze2dEnv):
+    """The ball carries a mast of height 1, to be drawn in space."""
+
+    def skeleton(self, observations):
+        foot = np.concatenate([observations[:, :2], np.zeros((len(observations), 1))], axis=1)
+        return Skeleton(np.stack([foot, foot + np.array([0, 0, 1])], axis=1), ((0, 1, 0.05),))
+
+
 def load_toy(controller: Controller | None = None) -> Loaded:
-    env = ENVIRONMENT.make()
+    env = MastEnv(SPEC, UMAZE)
     return Loaded(
         environment=ENVIRONMENT,
         env=env,
         planner=Planner(StraightLines(), CONFIG, SPEC, NORMALIZER, Ruler(), options=OPTIONS, outside="ignore"),
         fixed={64: Planner(StraightLines(), CONFIG, SPEC, NORMALIZER, options=OPTIONS, outside="ignore")},
         controller=controller or make_controller(ENVIRONMENT.controller, SPEC),
-        pool=SimulatorPool(ENVIRONMENT.simulator, env),
+        pool=SimulatorPool(partial(MastEnv, SPEC, UMAZE), env),
+    )
+
+
+def load_data_only() -> Loaded:
+    """Without a simulator, with a gamma beyond the others'."""
+    toy = load_toy()
+    spec = replace(SPEC, name="toy-data")
+    planner = Planner(
+        StraightLines(), CONFIG, spec, NORMALIZER, Ruler(), options=replace(OPTIONS, gamma=2.4), outside="ignore"
+    )
+    environment = replace(ENVIRONMENT, spec=spec, simulator=None)
+    return replace(toy, environment=environment, planner=planner, fixed={}, controller=None, pool=None)
+
+
+def page_library() -> Library:
+    """The toy maze, one environment without weights, and one without a simulator."""
+    missing = Missing(to_plan=("vhd train planner maze2d-large",))
+    return Library(
+        [
+            Entry(SPEC.name, Missing, load_toy),
+            Entry("maze2d-large", lambda: missing, load_toy),
+            Entry("toy-data", Missing, load_data_only),
+        ]
     )
 
 

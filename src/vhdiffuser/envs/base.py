@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,6 +13,16 @@ from vhdiffuser.types import EnvSpec, FloatArray, ImageArray, Instance, IntArray
 
 Reset = Callable[[Instance], FloatArray]
 """Resets a simulator to an instance's start and returns the first observation (o,)."""
+
+
+@dataclass(frozen=True)
+class Skeleton:
+    """A robot as lines between points, for drawing."""
+
+    points: FloatArray
+    """(n, p, 3) x, y, z of p points in n poses; x and y, and z where it is a goal dimension, in the goal's units."""
+    bones: tuple[tuple[int, int, float], ...]
+    """Lines: two points and a radius."""
 
 
 class InstanceSource(ABC):
@@ -89,4 +100,8 @@ class PlanningEnv(InstanceSource):
 
         They may use this one, which is then not used otherwise. `reset` resets it to an instance (default: its own).
         """
+        return None
+
+    def skeleton(self, observations: FloatArray) -> Skeleton | None:
+        """The robot in n poses, from its observations (n, o); None if there is nothing to draw. Changes no state."""
         return None

@@ -6,6 +6,7 @@ request is refused with a status before the first line.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from functools import partial
@@ -15,16 +16,16 @@ from fastapi import FastAPI, Path, Query, Request
 from fastapi.responses import Response, StreamingResponse
 
 from vhdiffuser.errors import VhdError
-from vhdiffuser.web import messages
+from vhdiffuser.web import replies, requests
 from vhdiffuser.web.clients import Lane
 from vhdiffuser.web.executing import COMPARED
-from vhdiffuser.web.jobs import Jobs, Token
+from vhdiffuser.web.jobs import Jobs, Token, forget
 from vhdiffuser.web.library import Library
 from vhdiffuser.web.limits import Limits
 from vhdiffuser.web.work import Work, refusal_of
 
 _REFUSALS: dict[int | str, dict[str, Any]] = {
-    status: {"model": messages.RefusalReply, "description": text}
+    status: {"model": replies.RefusalReply, "description": text}
     for status, text in (
         (404, "unknown environment, or one that is not ready"),
         (400, "the body is no text, or the host name is not this server's"),
@@ -45,27 +46,27 @@ Name = Annotated[str, Path(max_length=64)]
 
 def add_api(app: FastAPI, library: Library, jobs: Jobs, limits: Limits) -> None:
     """Add all routes under `/api`."""
-    requests = Requests(library, jobs, limits)
-    _add_environments(app, requests)
-    _add_answers(app, requests)
-    _add_streams(app, requests)
+    service = Service(library, jobs, limits)
+    _add_environments(app, service)
+    _add_answers(app, service)
+    _add_streams(app, service)
 
 
-def refusal_reply(error: VhdError) -> messages.RefusalReply:
+def refusal_reply(error: VhdError) -> replies.RefusalReply:
     """What a refused client is told."""
     _, kind, reason, _ = refusal_of(error)
-    return messages.RefusalReply(kind=kind, reason=reason)
+    return replies.RefusalReply(kind=kind, reason=reason)
 
 
 @dataclass(frozen=True)
-class Requests:
+class Service:
     """What requests share: the queue, and the library that lists what there is."""
 
     library: Library
     jobs: Jobs
     limits: Limits
 
-    def token(self, request: Request, channel: str, body: messages.Numbered | None = None) -> Token:
+    def token(self, request: Request, channel: str, body: requests.Numbered | None = None) -> Token:
         """The token of a request."""
         client, sequence = (None, 0) if body is None else (body.client, body.sequence)
         return self.jobs.token(request.client.host if request.client else "", client, channel, sequence)
@@ -76,88 +77,109 @@ class Requests:
         return Response(text, media_type="application/json")
 
 
-def _add_environments(app: FastAPI, requests: Requests) -> None:
+def _add_environments(app: FastAPI, service: Service) -> None:
     """Routes that list and describe environments."""
 
-    @app.get("/api/environments", response_model=list[messages.EnvironmentEntry])
-    async def environments() -> list[messages.EnvironmentEntry]:
+    @app.get("/api/environments", response_model=list[replies.EnvironmentEntry])
+    async def environments() -> list[replies.EnvironmentEntry]:
         """All environments; for those that lack weights or a simulator, the commands that get them."""
         return [
-            messages.EnvironmentEntry(name=name, ready=not missing.to_plan, commands=list(missing.to_plan))
-            for name, missing in requests.library.listing()
+            replies.EnvironmentEntry(name=name, ready=not missing.to_plan, commands=list(missing.to_plan))
+            for name, missing in service.library.listing()
         ]
 
-    @app.get("/api/environments/{name}", response_model=messages.SceneReply, responses=_REFUSALS)
+    @app.get("/api/environments/{name}", response_model=replies.SceneReply, responses=_REFUSALS)
     async def environment(name: Name, request: Request) -> Response:
         """Walls, views, limits and defaults of one environment. Loads it."""
         work = Work("scene", name)
-        return await requests.answer("quick", requests.token(request, "scene"), request, work)
+        return await service.answer("quick", service.token(request, "scene"), request, work)
 
-    @app.get("/api/environments/{name}/instance", response_model=messages.InstanceReply, responses=_REFUSALS)
+    @app.get("/api/environments/{name}/instance", response_model=replies.InstanceReply, responses=_REFUSALS)
     async def instance(name: Name, request: Request, seed: Annotated[int, Query(ge=0, le=2**31 - 1)] = 0) -> Response:
         """A random start and goal, as the benchmark draws them."""
         work = Work("instance", name, argument=seed)
-        return await requests.answer("quick", requests.token(request, "instance"), request, work)
+        return await service.answer("quick", service.token(request, "instance"), request, work)
 
 
-def _add_answers(app: FastAPI, requests: Requests) -> None:
+def _add_answers(app: FastAPI, service: Service) -> None:
     """Routes with a single response."""
 
-    @app.post("/api/lengths", response_model=messages.LengthsReply, responses=_REFUSALS)
-    async def lengths(body: messages.LengthsRequest, request: Request) -> Response:
+    @app.post("/api/lengths", response_model=replies.LengthsReply, responses=_REFUSALS)
+    async def lengths(body: requests.LengthsRequest, request: Request) -> Response:
         """Predicted plan lengths of up to 256 pairs."""
         work = Work("lengths", body.environment, body)
-        return await requests.answer("quick", requests.token(request, "lengths"), request, work)
+        return await service.answer("quick", service.token(request, "lengths"), request, work)
 
-    @app.post("/api/plan", response_model=messages.PlannedReply, responses=_REFUSALS)
-    async def plan(body: messages.PlanRequest, request: Request) -> Response:
+    @app.post("/api/plan", response_model=replies.PlannedReply, responses=_REFUSALS)
+    async def plan(body: requests.PlanRequest, request: Request) -> Response:
         """Predicted horizon and plan for one pair."""
         work = Work("planned", body.environment, body)
-        return await requests.answer("quick", requests.token(request, "plan", body), request, work)
+        return await service.answer("quick", service.token(request, "plan", body), request, work)
 
-    @app.post("/api/execute", response_model=messages.ExecutionReply, responses=_REFUSALS)
-    async def execute(body: messages.ExecuteRequest, request: Request) -> Response:
+    @app.post("/api/candidates", response_model=replies.CandidatesReply, responses=_REFUSALS)
+    async def candidates(body: requests.CandidatesRequest, request: Request) -> Response:
+        """Up to 64 plans for one pair, each with the Length Predictor's score."""
+        work = Work("candidates", body.environment, body)
+        return await service.answer("slow", service.token(request, "candidates", body), request, work)
+
+    @app.post("/api/execute", response_model=replies.ExecutionReply, responses=_REFUSALS)
+    async def execute(body: requests.ExecuteRequest, request: Request) -> Response:
         """Plan and execute for one pair, single-shot or with replanning."""
         work = Work("execute", body.environment, body)
-        return await requests.answer("slow", requests.token(request, "execute", body), request, work)
+        return await service.answer("slow", service.token(request, "execute", body), request, work)
 
-    @app.post("/api/field", response_model=messages.FieldReply, responses=_REFUSALS)
-    async def distance_field(body: messages.FieldRequest, request: Request) -> Response:
+    @app.post("/api/field", response_model=replies.FieldReply, responses=_REFUSALS)
+    async def distance_field(body: requests.FieldRequest, request: Request) -> Response:
         """Predicted steps from everywhere in a view to the goal."""
-        lane: Lane = "quick" if body.points <= requests.limits.quick_points else "slow"
+        lane: Lane = "quick" if body.points <= service.limits.quick_points else "slow"
         work = Work("field", body.environment, body)
-        return await requests.answer(lane, requests.token(request, f"field {body.view}", body), request, work)
+        return await service.answer(lane, service.token(request, f"field {body.view}", body), request, work)
 
 
-def _add_streams(app: FastAPI, requests: Requests) -> None:
+def _add_streams(app: FastAPI, service: Service) -> None:
     """Routes that stream results as they become available."""
 
     @app.post("/api/stream", response_class=StreamingResponse, responses={**_REFUSALS, **_LINES})
-    async def stream(body: messages.StreamRequest, request: Request) -> StreamingResponse:
+    async def stream(body: requests.StreamRequest, request: Request) -> StreamingResponse:
         """Events `horizon`, `plan` and, with a protocol, `execution`: each as soon as it is available."""
-        token, env = requests.token(request, "stream", body), body.environment
-        run = partial(requests.jobs.run, token=token, gone=request.is_disconnected)
+        token, env = service.token(request, "stream", body), body.environment
+        run = partial(service.jobs.run, token=token, gone=request.is_disconnected)
 
         async def events() -> AsyncIterator[tuple[str, str]]:
-            horizon = await run("quick", work=Work("horizon", env, body))
-            yield "horizon", horizon
-            length = messages.HorizonReply.model_validate_json(horizon).length
-            yield "plan", await run("quick", work=Work("plan", env, body, length))
+            plan = asyncio.ensure_future(run("quick", work=Work("plan", env, body)))  # both at once, on two workers
+            plan.add_done_callback(forget)
+            yield "horizon", await run("quick", work=Work("horizon", env, body))
+            yield "plan", await plan
             if body.protocol is not None:
-                asked = messages.ExecuteRequest(**body.model_dump())
+                asked = requests.ExecuteRequest(**body.model_dump())
                 yield "execution", await run("slow", work=Work("execute", env, asked))
 
         return await _stream(events(), token)
 
     @app.post("/api/compare", response_class=StreamingResponse, responses={**_REFUSALS, **_LINES})
-    async def compare(body: messages.ExecuteRequest, request: Request) -> StreamingResponse:
+    async def compare(body: requests.ExecuteRequest, request: Request) -> StreamingResponse:
         """Events `method`: VHD, then FH-H1 to FH-H3, on the same pair; each as soon as it has been executed."""
-        token = requests.token(request, "compare", body)
+        token = service.token(request, "compare", body)
 
         async def events() -> AsyncIterator[tuple[str, str]]:
             for name in COMPARED:
                 work = Work("method", body.environment, body, name)
-                yield "method", await requests.jobs.run("slow", token, request.is_disconnected, work)
+                yield "method", await service.jobs.run("slow", token, request.is_disconnected, work)
+
+        return await _stream(events(), token)
+
+    @app.post("/api/trials", response_class=StreamingResponse, responses={**_REFUSALS, **_LINES})
+    async def trials(body: requests.TrialsRequest, request: Request) -> StreamingResponse:
+        """Events `trial`: executions of random pairs by one method, each as soon as it has ended.
+
+        What does not fit into the time of a request is left out: ask again from the first pair that is missing.
+        """
+        token = service.token(request, f"trials {body.method}", body)
+
+        async def events() -> AsyncIterator[tuple[str, str]]:
+            for number in range(body.first, body.first + body.count):
+                work = Work("trial", body.environment, body, number)
+                yield "trial", await service.jobs.run("slow", token, request.is_disconnected, work)
 
         return await _stream(events(), token)
 

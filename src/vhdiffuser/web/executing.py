@@ -1,28 +1,36 @@
-"""Execution of one pair, by one method or several."""
+"""Execution of one pair, by one method or several, with goals that may move."""
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import get_args
 
 import numpy as np
 
 from vhdiffuser.benchmark.methods import METHODS, Method
-from vhdiffuser.envs.protocols import paper_rule
-from vhdiffuser.execution.executor import Executor
+from vhdiffuser.envs.base import PlanningEnv
+from vhdiffuser.envs.protocols import ExecutionRule, paper_rule
+from vhdiffuser.errors import VhdError
+from vhdiffuser.execution.loop import ControlLoop, Episode, Group
+from vhdiffuser.execution.simulators import Simulators
 from vhdiffuser.planner.planner import Planner
 from vhdiffuser.trajectories import Plan
-from vhdiffuser.types import EnvSpec, Instance
+from vhdiffuser.types import FloatArray, Instance
+from vhdiffuser.web.endings import explain
 from vhdiffuser.web.library import Loaded
 from vhdiffuser.web.limits import NotReady
-from vhdiffuser.web.messages import ExecuteRequest, ExecutionReply, MadePlan, MethodReply
-from vhdiffuser.web.planning import planner_of
-from vhdiffuser.web.scene import numbers
+from vhdiffuser.web.planning import Keeping, avoided, planner_of, subsampled
+from vhdiffuser.web.replies import ExecutionReply, MadePlan, MethodReply, Reason, SkeletonReply, TrialReply
+from vhdiffuser.web.requests import ExecuteRequest, GoalMove, MethodName, TrialsRequest
+from vhdiffuser.web.scene import checked_instance, numbers, random_instance
 
-COMPARED = ("vhd", "fh-h1", "fh-h2", "fh-h3")
+COMPARED: tuple[MethodName, ...] = get_args(MethodName)
 """Methods of the page's comparison: those of the paper's Fig. 3."""
 
-_PLAN_POINTS = 160
-"""Maximum number of points of a plan sent with an execution."""
+_POSES = 300
+"""Maximum number of poses sent with an execution."""
 
 
 def execute(loaded: Loaded, request: ExecuteRequest, instance: Instance) -> ExecutionReply:
@@ -30,7 +38,7 @@ def execute(loaded: Loaded, request: ExecuteRequest, instance: Instance) -> Exec
     return _run(loaded, planner_of(loaded, request), request, instance, request.length)
 
 
-def execute_method(loaded: Loaded, request: ExecuteRequest, instance: Instance, name: str) -> MethodReply:
+def execute_method(loaded: Loaded, request: ExecuteRequest, instance: Instance, name: MethodName) -> MethodReply:
     """One of `COMPARED` on this pair; all have the request's seed."""
     method = METHODS[name]
     horizon = method.horizon(loaded.environment)
@@ -48,8 +56,37 @@ def execute_method(loaded: Loaded, request: ExecuteRequest, instance: Instance, 
     )
 
 
+def trial(loaded: Loaded, request: TrialsRequest, number: int) -> TrialReply:
+    """A random pair by one method, as the page would execute it."""
+    pair = random_instance(loaded, number)
+    settings = request.model_dump(exclude={"method", "first", "count"})
+    asked = ExecuteRequest(**settings, start=pair.start, goal=pair.goal)
+    instance = checked_instance(loaded, pair.start, pair.goal, request.seed)
+    run = execute_method(loaded, asked, instance, request.method).execution
+    return TrialReply(
+        number=number,
+        start=pair.start,
+        goal=pair.goal,
+        success=run.success,
+        ending=run.ending,
+        explanation=run.explanation,
+        length=run.plans[0].length,
+        steps=run.steps,
+        replans=len(run.plans) - 1,
+        planning_seconds=run.planning_seconds,
+    )
+
+
 def _title(method: Method, horizon: int | None) -> str:
     return "VHD" if horizon is None else f"FH-H{method.name[-1]} = {horizon}"
+
+
+@dataclass(frozen=True)
+class _Made:
+    """When and why a plan of an execution was made."""
+
+    reason: Reason
+    seconds: float
 
 
 def _run(
@@ -59,47 +96,108 @@ def _run(
     instance: Instance,
     horizon: int | None,
 ) -> ExecutionReply:
+    if loaded.pool is None:
+        raise NotReady(f"{loaded.spec.name}: there is data, but no simulator, so plans cannot be executed.")
     if loaded.controller is None:
         raise NotReady(
             f"{loaded.spec.name}: its controller's weights are missing, so plans cannot be executed. "
             f"Make them with `vhd train dynamics {loaded.spec.name}`."
         )
-    rule = paper_rule(request.protocol, loaded.environment.step_budget)
-    assert loaded.pool is not None  # without a simulator, requests to execute are refused
+    budget = loaded.environment.step_budget + (request.moves[-1].step if request.moves else 0)
+    rule, boxes = paper_rule(request.protocol, budget), avoided(loaded, request)
+    keeping = Keeping(planner, boxes, predicted=horizon is None)
+    loop = ControlLoop(keeping, loaded.controller, rule, request.seed, horizon)
     with loaded.pool.lent() as simulators:
-        executor = Executor(
-            planner,
-            loaded.controller,
-            simulators,
-            rule,
-            request.seed,
-            horizon,
-        )
-        (outcome,) = executor.run([instance])
-    spec, rollout = loaded.spec, outcome.rollout
+        episode, made = _drive(loop, simulators, instance, _checked_moves(loaded, request.moves, instance))
+    spec, rollout = loaded.spec, episode.rollout(loaded.spec.action_dim)
+    states = spec.planning_state(rollout.observations)
+    places = spec.goal_of(states)
+    explained = explain(loaded, rule, rollout, episode.goal)
     return ExecutionReply(
         protocol=request.protocol,
         success=rollout.success,
         steps=rollout.steps,
-        places=numbers(spec.goal_of(spec.planning_state(rollout.observations)), 3),
-        plans=made_plans(spec, rollout.plans),
-        final_distance=round(outcome.final_distance, 4),
+        ending=explained.ending,
+        explanation=explained.text,
+        missed_by=round(explained.missed_by, 4),
+        places=numbers(places, 3),
+        states=numbers(states, 3) if spec.state_dim > spec.goal_dim else [],
+        plans=[_reply(loaded, step, plan, why) for (step, plan), why in zip(rollout.plans, made, strict=True)],
+        intrusions=_intrusions(places, boxes),
+        skeleton=_skeleton(loaded, rollout.observations) if request.skeleton else None,
+        final_distance=round(loop.distance_to_goal(episode), 4),
         epsilon=spec.epsilon,
         budget=rule.budget,
-        planning_seconds=round(outcome.planning_seconds, 4),
-        control_seconds=round(outcome.control_seconds, 4),
+        planning_seconds=round(episode.planning, 4),
+        control_seconds=round(episode.control, 4),
     )
 
 
-def made_plans(spec: EnvSpec, plans: tuple[tuple[int, Plan], ...]) -> list[MadePlan]:
-    """The plans of an execution and the reason for each: the first, a deviation, or the end of the previous plan."""
-    result = []
-    for number, (step, plan) in enumerate(plans):
-        reason: Literal["start", "deviation", "ended"] = "start"
-        if number:
-            before, old = plans[number - 1]
-            reason = "ended" if step - before >= old.length else "deviation"
-        chosen = np.unique(np.linspace(0, plan.length - 1, min(plan.length, _PLAN_POINTS)).round().astype(int))
-        places = numbers(spec.goal_of(plan.states[chosen]), 3)
-        result.append(MadePlan(step=step, length=plan.length, reason=reason, places=places))
-    return result
+def _drive(
+    loop: ControlLoop, simulators: Simulators, instance: Instance, moves: list[GoalMove]
+) -> tuple[Episode, list[_Made]]:
+    """One execution whose goal moves; a move after its end is ignored."""
+    episode = Episode(0, instance.goal, [simulators.reset([0], [instance])[0]])
+    made: list[_Made] = []
+    waiting = list(moves)
+    moved = False
+    while episode.phase != "ended":
+        while waiting and episode.steps >= waiting[0].step:
+            episode.aim(np.asarray(waiting.pop(0).goal, np.float32))
+            moved = True
+        if episode.phase == "waiting":
+            before = episode.planning
+            reason = "goal" if moved else _reason(episode, loop.rule)
+            loop.plan([episode])
+            made.append(_Made(reason, episode.planning - before))
+            moved = False
+            continue  # it may start in its goal region
+        group = Group([episode])
+        actions = loop.act(group)
+        loop.advance(group, actions, simulators.step([0], actions))
+    return episode, made
+
+
+def _reason(episode: Episode, rule: ExecutionRule) -> Reason:
+    if not episode.plans:
+        return "start"
+    return "ended" if episode.index >= episode.plan.length else "deviation"
+
+
+def _checked_moves(loaded: Loaded, moves: Sequence[GoalMove], instance: Instance) -> list[GoalMove]:
+    if any(later.step < earlier.step for earlier, later in pairwise(moves)):
+        raise VhdError("moves of the goal must be in the order of their steps.")
+    for move in moves:
+        loaded.env.check(replace(instance, goal=np.asarray(move.goal, np.float32)))
+    return list(moves)
+
+
+def _reply(loaded: Loaded, step: int, plan: Plan, made: _Made) -> MadePlan:
+    return MadePlan(
+        step=step,
+        length=plan.length,
+        reason=made.reason,
+        places=numbers(loaded.spec.goal_of(subsampled(plan.states)), 3),
+        route=[] if plan.route is None else numbers(subsampled(plan.route), 3),
+        seconds=round(made.seconds, 4),
+    )
+
+
+def _intrusions(places: FloatArray, boxes: FloatArray | None) -> int:
+    """Control steps inside boxes."""
+    if boxes is None:
+        return 0
+    inside = (boxes[:, 0] < places[1:, None]) & (places[1:, None] < boxes[:, 1])  # (steps, n, goal_dim)
+    return int(inside.all(axis=-1).any(axis=-1).sum())
+
+
+def _skeleton(loaded: Loaded, observations: FloatArray) -> SkeletonReply | None:
+    if not isinstance(loaded.env, PlanningEnv):
+        return None
+    last = len(observations) - 1
+    steps = np.unique(np.linspace(0, last, min(last + 1, _POSES)).round().astype(int))
+    skeleton = loaded.env.skeleton(observations[steps])
+    if skeleton is None:
+        return None
+    bones = [[float(first), float(second), radius] for first, second, radius in skeleton.bones]
+    return SkeletonReply(bones=bones, steps=steps.tolist(), poses=numbers(skeleton.points, 3))

@@ -9,7 +9,8 @@ from vhdiffuser.errors import VhdError
 from vhdiffuser.planner.candidates import StepsPredictor
 from vhdiffuser.types import BoolArray, FloatArray, Instance
 from vhdiffuser.web.library import Loaded
-from vhdiffuser.web.messages import FieldReply, FieldRequest, View
+from vhdiffuser.web.replies import FieldReply, View
+from vhdiffuser.web.requests import FieldRequest
 from vhdiffuser.web.scene import numbers, views_of
 
 _PIECE = 512

@@ -228,7 +228,7 @@ class Jobs:
         except asyncio.CancelledError:  # the server dropped the response, usually because the client disconnected
             token.end()
             queue.leave(job)
-            job.done.add_done_callback(_forget)
+            job.done.add_done_callback(forget)
             raise
         finally:
             client.under_way[lane] -= 1
@@ -242,7 +242,7 @@ class Jobs:
             lane.workers.close()
 
 
-def _forget(future: asyncio.Future[Any]) -> None:
+def forget(future: asyncio.Future[Any]) -> None:
     """Retrieve the outcome of cancelled work, which asyncio would otherwise log as an unhandled error."""
     if not future.cancelled():
         future.exception()

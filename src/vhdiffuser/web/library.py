@@ -15,7 +15,7 @@ from vhdiffuser.envs.environment import Environment
 from vhdiffuser.envs.registry import get_environment, known_names
 from vhdiffuser.errors import UnknownNameError, install_command
 from vhdiffuser.execution.simulators import EnvFactory, Simulators
-from vhdiffuser.types import EnvSpec
+from vhdiffuser.types import EnvSpec, FloatArray
 from vhdiffuser.web.limits import NotReady
 from vhdiffuser.weights.places import Source, find_model, shipped_environments
 
@@ -29,6 +29,7 @@ class SimulatorPool:
 
     def __init__(self, make_env: EnvFactory, first: PlanningEnv) -> None:
         """`first` is lent first: creating a simulator can take seconds."""
+        self.first = first
         self._make_env = make_env
         self._idle: SimpleQueue[Simulators] = SimpleQueue()
         self._idle.put(Simulators(lambda: first, slots=1, workers=1))
@@ -62,6 +63,8 @@ class Loaded:
     """Low-level controller; None if its model is missing."""
     pool: SimulatorPool | None
     """Simulators for executions; None if there is only data."""
+    new_walls: FloatArray | None = None
+    """(n, 2, 2) lower and upper corners of walls that the planner's data did not have."""
 
     @property
     def spec(self) -> EnvSpec:

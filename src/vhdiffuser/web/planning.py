@@ -4,24 +4,36 @@ from __future__ import annotations
 
 import itertools
 import time
+import warnings
+from dataclasses import dataclass
 
 import numpy as np
 
+from vhdiffuser.diffusion.interpolation import knot_count
 from vhdiffuser.envs.base import InstanceSource
-from vhdiffuser.errors import VhdError
+from vhdiffuser.errors import BlockedRouteWarning, VhdError
 from vhdiffuser.execution.loop import plan_seed
+from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.planner.calibrated import belongs
+from vhdiffuser.planner.candidates import candidate_seeds, largest_excess
+from vhdiffuser.planner.compose import window_starts
 from vhdiffuser.planner.planner import Planner
-from vhdiffuser.types import FloatArray, Instance
+from vhdiffuser.trajectories import Plan
+from vhdiffuser.types import EnvSpec, FloatArray, Instance, IntArray
 from vhdiffuser.web.library import Loaded
-from vhdiffuser.web.messages import HorizonReply, LengthsReply, LengthsRequest, PlanReply, PlanRequest
+from vhdiffuser.web.replies import CandidateReply, CandidatesReply, HorizonReply, LengthsReply, PlanReply
+from vhdiffuser.web.requests import CandidatesRequest, LengthsRequest, PlanningRequest, PlanRequest
 from vhdiffuser.web.scene import checked_instance, notes_on, numbers, tolerance
 
+_PLAN_POINTS = 160
+"""Maximum number of points of a plan whose states are not asked for."""
+_FAR = 1e6
+"""Units beyond which a box need not reach."""
 _FRAMES = 65
 """Maximum number of reverse steps sent to the page, evenly spaced."""
 
 
-def planner_of(loaded: Loaded, request: PlanRequest) -> Planner:
+def planner_of(loaded: Loaded, request: PlanningRequest) -> Planner:
     """The planner with the request's options."""
     if request.length is not None and not loaded.spec.L_min <= request.length <= loaded.spec.T_max:
         raise VhdError(
@@ -31,6 +43,53 @@ def planner_of(loaded: Loaded, request: PlanRequest) -> Planner:
     return loaded.planner.with_options(
         sampler=request.sampler, steps=request.steps, gamma=request.gamma, risk=request.risk
     )
+
+
+def avoided(loaded: Loaded, request: PlanningRequest) -> FloatArray | None:
+    """(n, 2, goal_dim) boxes that plans keep out of: the request's, and new walls if they are known; None: none."""
+    dim = loaded.spec.goal_dim
+    if any(len(corner) != dim for box in request.avoid for corner in box):
+        raise VhdError(f"boxes to avoid need a lower and an upper corner of {dim} numbers each.")
+    boxes = np.array(request.avoid, np.float64).reshape(-1, 2, dim).clip(-_FAR, _FAR).astype(np.float32)
+    if (boxes[:, 0] > boxes[:, 1]).any():
+        raise VhdError("boxes to avoid have their lower corner first, then their upper one.")
+    if loaded.new_walls is not None and request.walls_known:
+        boxes = np.concatenate([boxes, loaded.new_walls])
+    return boxes if len(boxes) else None
+
+
+@dataclass(frozen=True)
+class Keeping:
+    """A planner whose plans keep out of boxes; as execution uses it."""
+
+    planner: Planner
+    boxes: FloatArray | None
+    predicted: bool = True
+    """Whether lengths are predicted, so that a detour may lengthen them."""
+
+    @property
+    def spec(self) -> EnvSpec:
+        """The environment it plans in."""
+        return self.planner.spec
+
+    @property
+    def normalizer(self) -> Normalizer:
+        """Normaliser of the planning state."""
+        return self.planner.normalizer
+
+    def predict_lengths(self, starts: FloatArray, goals: FloatArray) -> IntArray:
+        """L_hat of each pair, without detours."""
+        return self.planner.predict_lengths(starts, goals)
+
+    def plan_batch(
+        self, starts: FloatArray, goals: FloatArray, lengths: IntArray | None = None, *, seeds: IntArray
+    ) -> list[Plan]:
+        """Plans of the given lengths, or of those that detours need."""
+        if self.boxes is not None and self.predicted:
+            lengths = None
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", BlockedRouteWarning)  # the page shows whether a plan enters a box
+            return self.planner.plan_batch(starts, goals, lengths, avoid=self.boxes, seeds=seeds)
 
 
 def horizon(loaded: Loaded, request: PlanRequest, instance: Instance) -> HorizonReply:
@@ -95,12 +154,14 @@ def _quantile_spread(loaded: Loaded, instance: Instance) -> float | None:
     return round(float(spread), 1)
 
 
-def plan(loaded: Loaded, request: PlanRequest, instance: Instance, length: int) -> PlanReply:
+def plan(loaded: Loaded, request: PlanRequest, instance: Instance) -> PlanReply:
     """The plan with which an execution of this seed starts, and its denoising."""
-    planner, spec = planner_of(loaded, request), loaded.spec
+    planner, spec, boxes = planner_of(loaded, request), loaded.spec, avoided(loaded, request)
     begun = time.perf_counter()
     seed = plan_seed(request.seed, 0, 0)
-    made = planner.plan(instance.start, instance.goal, length, seed=seed, keep_denoising=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", BlockedRouteWarning)
+        made = planner.plan(instance.start, instance.goal, request.length, avoid=boxes, seed=seed, keep_denoising=True)
     seconds = time.perf_counter() - begun
     assert made.denoising is not None
     last = len(made.denoising) - 1
@@ -111,6 +172,8 @@ def plan(loaded: Loaded, request: PlanRequest, instance: Instance, length: int) 
         state_names=list(spec.state_names),
         goal=numbers(made.goal),
         states=numbers(made.states),
+        route=[] if made.route is None else numbers(subsampled(made.route), 3),
+        pieces=pieces(planner, made),
         frames=frames.tolist(),
         denoising=numbers(spec.goal_of(made.denoising[frames]), 3),
         sampler=planner.options.sampler,
@@ -118,6 +181,46 @@ def plan(loaded: Loaded, request: PlanRequest, instance: Instance, length: int) 
         gamma=planner.options.gamma,
         seed=request.seed,
         seconds=round(seconds, 4),
+    )
+
+
+def pieces(planner: Planner, plan: Plan) -> list[list[int]]:
+    """First and last state of each piece of a composed plan."""
+    if plan.route is None:
+        return []
+    stride, P = planner.config.stride, knot_count(planner.options.piece, planner.config.stride)
+    K = knot_count(plan.length, stride)
+    last = plan.length - 1
+    scale = last / max(K - 1, 1)  # a plan that is stretched has more states per knot
+    starts = window_starts(K, P)
+    return [[round(first * scale), min(round((first + P - 1) * scale), last)] for first in starts]
+
+
+def subsampled(states: FloatArray) -> FloatArray:
+    """At most `_PLAN_POINTS` of (n, ...) states, evenly spaced, with both ends."""
+    return states[np.unique(np.linspace(0, len(states) - 1, min(len(states), _PLAN_POINTS)).round().astype(int))]
+
+
+def candidates(loaded: Loaded, request: CandidatesRequest, instance: Instance) -> CandidatesReply:
+    """Several plans for a pair, of which the planner's option `candidates` returns the best."""
+    planner, spec, boxes = planner_of(loaded, request), loaded.spec, avoided(loaded, request)
+    if planner.length_predictor is None:
+        raise VhdError(f"{spec.name}: this planner has no Length Predictor, so candidates have no score.")
+    n, begun = request.count, time.perf_counter()
+    starts, goals = np.repeat(instance.start[None], n, axis=0), np.repeat(instance.goal[None], n, axis=0)
+    seeds = candidate_seeds(np.array([plan_seed(request.seed, 0, 0)]), n)[0]
+    single = Keeping(planner.with_options(candidates=1), boxes, predicted=request.length is None)
+    length = request.length or int(planner.predict_lengths(starts[:1], goals[:1])[0])
+    plans = single.plan_batch(starts, goals, np.full(n, length), seeds=seeds)
+    scores = largest_excess(plans, spec, planner.length_predictor)
+    return CandidatesReply(
+        length=plans[0].length,
+        best=int(scores.argmin()),
+        candidates=[
+            CandidateReply(places=numbers(spec.goal_of(subsampled(made.states)), 3), score=round(float(score), 2))
+            for made, score in zip(plans, scores, strict=True)
+        ],
+        seconds=round(time.perf_counter() - begun, 4),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from vhdiffuser.diffusion.samplers import SAMPLERS
+from vhdiffuser.envs.base import PlanningEnv
 from vhdiffuser.envs.checked import draw_instance
 from vhdiffuser.envs.walls import extent, narrowest
 from vhdiffuser.errors import VhdError
@@ -13,10 +14,14 @@ from vhdiffuser.planner.requests import EDGE
 from vhdiffuser.streams import stream
 from vhdiffuser.types import EnvSpec, FloatArray, Instance
 from vhdiffuser.web.library import Loaded
-from vhdiffuser.web.messages import InstanceReply, SceneReply, View
+from vhdiffuser.web.maps import map_of
+from vhdiffuser.web.replies import InstanceReply, SceneReply, View
 
 _DRAWS = 32
-"""Random pairs drawn; the page opens with the longest."""
+"""Random pairs drawn; the page opens with the one of median predicted length."""
+
+_SLACK = 0.01
+"""Units by which some simulators let a body come nearer to a wall than its radius."""
 
 _RIM = 0.35
 """Share of the outer walls' thickness (one cell) that is drawn."""
@@ -28,7 +33,7 @@ def numbers(values: FloatArray, decimals: int = 4) -> list:
 
 
 def describe(loaded: Loaded, commands: tuple[str, ...]) -> SceneReply:
-    """The scene of an environment, with a long random pair as the initial one."""
+    """The scene of an environment, with a typical random pair as the initial one."""
     spec, planner, geometry = loaded.spec, loaded.planner, loaded.environment.geometry
     first = first_instance(loaded)
     return SceneReply(
@@ -39,6 +44,9 @@ def describe(loaded: Loaded, commands: tuple[str, ...]) -> SceneReply:
         views=views_of(loaded),
         walls=numbers(geometry.walls),
         radius=geometry.radius,
+        clearance=max(geometry.radius - _SLACK, 0.0),
+        map=map_of(loaded),
+        spatial=type(loaded.env).skeleton is not PlanningEnv.skeleton if isinstance(loaded.env, PlanningEnv) else False,
         tolerance=numbers(tolerance(loaded), 5),
         control_dt=spec.control_dt,
         horizons=list(loaded.environment.horizons),
@@ -56,6 +64,7 @@ def describe(loaded: Loaded, commands: tuple[str, ...]) -> SceneReply:
         commands=list(commands),
         start=first.start,
         goal=first.goal,
+        opening=f"the pair with the median predicted length of {_DRAWS} random ones",
     )
 
 
@@ -88,12 +97,12 @@ def _seen(loaded: Loaded) -> tuple[FloatArray, FloatArray]:
 
 
 def first_instance(loaded: Loaded) -> InstanceReply:
-    """The random pair with the longest predicted plan among `_DRAWS`."""
+    """The random pair with the median predicted length among `_DRAWS`: chosen without a look at what becomes of it."""
     rng = np.random.default_rng(0)
     drawn = [draw_instance(loaded.env, rng) for _ in range(_DRAWS)]
     starts, goals = np.stack([item.start for item in drawn]), np.stack([item.goal for item in drawn])
-    longest = drawn[int(loaded.planner.predict_lengths(starts, goals).argmax())]
-    return _reply(loaded.spec, longest)
+    order = loaded.planner.predict_lengths(starts, goals).argsort(kind="stable")
+    return _reply(loaded.spec, drawn[int(order[_DRAWS // 2])])
 
 
 def random_instance(loaded: Loaded, seed: int) -> InstanceReply:
@@ -117,6 +126,16 @@ def checked_instance(loaded: Loaded, start: list[float], goal: list[float], seed
     instance = Instance(spec.start_state(start), np.asarray(goal, np.float32), seed)
     loaded.env.check(instance)
     return instance
+
+
+def check_outside(loaded: Loaded, boxes: FloatArray | None, instance: Instance) -> None:
+    """Raise `VhdError` if start or goal lies in a box that plans keep out of."""
+    if boxes is None:
+        return
+    for name, place in (("start", loaded.spec.goal_of(instance.start)), ("goal", instance.goal)):
+        if ((boxes[:, 0] < place) & (place < boxes[:, 1])).all(axis=-1).any():
+            at = ", ".join(f"{value:.2f}" for value in place)
+            raise VhdError(f"{loaded.spec.name}: the {name} ({at}) lies in a box to avoid. Move it, or the box.")
 
 
 def notes_on(loaded: Loaded, instance: Instance) -> list[str]:

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from vhdiffuser.cancel import cancellable
 from vhdiffuser.errors import DataError, UnknownNameError, VhdError
-from vhdiffuser.web import executing, field, messages, planning, scene
+from vhdiffuser.web import executing, field, maps, planning, replies, requests, scene
 from vhdiffuser.web.library import Library, Loaded
 from vhdiffuser.web.limits import Refusal, Stale, TooSlow
 
@@ -70,6 +70,7 @@ def answer(library: Library, work: Work, cancelled: Callable[[], bool], seconds:
             library.load_in_background(work.environment)
             return Answer(later=True)
         with cancellable(check):
+            loaded = maps.with_map(loaded, getattr(work.body, "map", None))
             made = Answer(OPERATIONS[work.operation](library, loaded, work).model_dump_json())
     except _TooCostlyError:
         made = Answer(too_costly=True)
@@ -93,51 +94,63 @@ def refusal_of(error: VhdError) -> tuple[int, str, str, int | None]:
     return 422, "refused", str(error), None
 
 
-def _scene(library: Library, loaded: Loaded, work: Work) -> messages.SceneReply:
+def _scene(library: Library, loaded: Loaded, work: Work) -> replies.SceneReply:
     return scene.describe(loaded, dict(library.listing())[work.environment].to_execute)
 
 
-def _instance(library: Library, loaded: Loaded, work: Work) -> messages.InstanceReply:
+def _instance(library: Library, loaded: Loaded, work: Work) -> replies.InstanceReply:
     return scene.random_instance(loaded, work.argument)
 
 
-def _lengths(library: Library, loaded: Loaded, work: Work) -> messages.LengthsReply:
+def _lengths(library: Library, loaded: Loaded, work: Work) -> replies.LengthsReply:
     return planning.lengths(loaded, work.body)
 
 
-def _horizon(library: Library, loaded: Loaded, work: Work) -> messages.HorizonReply:
+def _horizon(library: Library, loaded: Loaded, work: Work) -> replies.HorizonReply:
     return planning.horizon(loaded, work.body, _pair(loaded, work))
 
 
-def _plan(library: Library, loaded: Loaded, work: Work) -> messages.PlanReply:
+def _plan(library: Library, loaded: Loaded, work: Work) -> replies.PlanReply:
     _require_cheap(loaded, work)
-    return planning.plan(loaded, work.body, _pair(loaded, work), work.argument)
+    return planning.plan(loaded, work.body, _pair(loaded, work))
 
 
-def _planned(library: Library, loaded: Loaded, work: Work) -> messages.PlannedReply:
+def _planned(library: Library, loaded: Loaded, work: Work) -> replies.PlannedReply:
     pair = _pair(loaded, work)
     _require_cheap(loaded, work)
     horizon = planning.horizon(loaded, work.body, pair)
-    return messages.PlannedReply(horizon=horizon, plan=planning.plan(loaded, work.body, pair, horizon.length))
+    return replies.PlannedReply(horizon=horizon, plan=planning.plan(loaded, work.body, pair))
 
 
-def _execute(library: Library, loaded: Loaded, work: Work) -> messages.ExecutionReply:
+def _execute(library: Library, loaded: Loaded, work: Work) -> replies.ExecutionReply:
     return executing.execute(loaded, work.body, _pair(loaded, work))
 
 
-def _method(library: Library, loaded: Loaded, work: Work) -> messages.MethodReply:
+def _method(library: Library, loaded: Loaded, work: Work) -> replies.MethodReply:
     return executing.execute_method(loaded, work.body, _pair(loaded, work), work.argument)
 
 
-def _field(library: Library, loaded: Loaded, work: Work) -> messages.FieldReply:
+def _trial(library: Library, loaded: Loaded, work: Work) -> replies.TrialReply:
+    planning.planner_of(loaded, work.body)
+    return executing.trial(loaded, work.body, work.argument)
+
+
+def _candidates(library: Library, loaded: Loaded, work: Work) -> replies.CandidatesReply:
+    return planning.candidates(loaded, work.body, _pair(loaded, work))
+
+
+def _field(library: Library, loaded: Loaded, work: Work) -> replies.FieldReply:
     return field.distance_field(loaded, work.body, _pair(loaded, work))
 
 
 def _pair(loaded: Loaded, work: Work) -> Any:
     """The request's pair, or an error that says what is wrong with it; so with its options."""
-    if isinstance(work.body, messages.PlanRequest):
+    if isinstance(work.body, requests.PlanRequest):
         planning.planner_of(loaded, work.body)
-    return scene.checked_instance(loaded, work.body.start, work.body.goal, getattr(work.body, "seed", 0))
+    pair = scene.checked_instance(loaded, work.body.start, work.body.goal, getattr(work.body, "seed", 0))
+    if isinstance(work.body, requests.PlanRequest):
+        scene.check_outside(loaded, planning.avoided(loaded, work.body), pair)
+    return pair
 
 
 def _require_cheap(loaded: Loaded, work: Work) -> None:
@@ -148,6 +161,7 @@ def _require_cheap(loaded: Loaded, work: Work) -> None:
 
 OPERATIONS: dict[str, Callable[[Library, Loaded, Work], BaseModel]] = {
     "scene": _scene, "instance": _instance, "lengths": _lengths, "horizon": _horizon, "plan": _plan,
-    "planned": _planned, "execute": _execute, "method": _method, "field": _field,
+    "planned": _planned, "execute": _execute, "method": _method, "field": _field, "trial": _trial,
+    "candidates": _candidates,
 }  # fmt: skip
 """What can be asked of a worker."""

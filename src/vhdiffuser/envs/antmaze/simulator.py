@@ -9,6 +9,7 @@ import mujoco
 import numpy as np
 
 from vhdiffuser.envs.antmaze.environments import TORSO_RADIUS
+from vhdiffuser.envs.base import Skeleton
 from vhdiffuser.envs.locomaze.maze import MazeName
 from vhdiffuser.envs.locomaze.physics import FRAME_SKIP, LocoPhysics
 from vhdiffuser.envs.locomaze.simulator import LocoMazeEnv
@@ -58,3 +59,18 @@ class AntMazeEnv(LocoMazeEnv):
                 f"its norm here is {norm:.2f}. Give an observation as the environment returns it (qpos, then qvel), "
                 "or a position."
             )
+
+    def skeleton(self, observations: FloatArray) -> Skeleton:
+        """The capsules of its legs, from hip to foot, and its torso."""
+        model, data = self.physics.model, mujoco.MjData(self.physics.model)
+        torso, *_ = ant = [int(geom) for geom in range(model.ngeom) if model.geom_bodyid[geom] > 0]
+        legs = [geom for geom in ant if model.geom_type[geom] == mujoco.mjtGeom.mjGEOM_CAPSULE]
+        points = np.zeros((len(observations), 1 + 2 * len(legs), 3))
+        for row, observation in zip(points, observations, strict=True):
+            data.qpos[:] = observation[: model.nq]
+            mujoco.mj_kinematics(model, data)
+            along = data.geom_xmat[legs][:, 2::3] * model.geom_size[legs, 1:2]  # (legs, 3): from the middle to an end
+            row[0] = data.geom_xpos[torso]
+            row[1::2], row[2::2] = data.geom_xpos[legs] - along, data.geom_xpos[legs] + along
+        bones = [(1 + 2 * leg, 2 + 2 * leg, float(model.geom_size[geom, 0])) for leg, geom in enumerate(legs)]
+        return Skeleton(points, ((0, 0, float(model.geom_size[torso, 0])), *bones))

@@ -14,7 +14,7 @@ from typing import Any
 import mujoco
 import numpy as np
 
-from vhdiffuser.envs.base import PlanningEnv
+from vhdiffuser.envs.base import PlanningEnv, Skeleton
 from vhdiffuser.envs.cube.arm import ArmIK, about_z, inverse, multiply, rotate, yaw_of
 from vhdiffuser.envs.cube.workspace import CENTRE, UNITS, WORKSPACE, to_metres, to_units
 from vhdiffuser.envs.offscreen import Offscreen, resized
@@ -36,6 +36,9 @@ START_TOLERANCE = 0.001
 RECORD_TOLERANCE = 0.1
 """Observation units (1 cm): maximum distance between a recorded effector position and the one that follows from the
 recorded joints. In the observation of a moving arm, the effector's position is one physics step old."""
+
+_THICKNESS = (0.6, 0.2)
+"""Observation units: radii of the drawn arm, from its base to its fingers."""
 
 _LOW, _HIGH = WORKSPACE.tolist()
 _CUBE_PLACES = np.array([(x, y) for x in (0.30, 0.55) for y in (-0.30, 0.30)])
@@ -235,6 +238,21 @@ class CubeEnv(PlanningEnv):
         camera.type = mujoco.mjtCamera.mjCAMERA_FIXED
         camera.fixedcamid = self.physics.model.camera("front").id
         return self._offscreen.draw(self.physics.data, camera, marks=[(self._goal, 0.01)])
+
+    def skeleton(self, observations: FloatArray) -> Skeleton:
+        """The arm from its base over its joints to the point between the fingers, in the observation's units."""
+        model, data = self.physics.model, mujoco.MjData(self.physics.model)
+        mujoco.mj_resetData(model, data)
+        joints = self.physics._arm_joint_ids
+        bodies = [int(model.jnt_bodyid[joint]) for joint in joints]
+        points = np.zeros((len(observations), len(bodies) + 2, 3))
+        for row, observation in zip(points, observations, strict=True):
+            data.qpos[joints] = observation[:6]
+            mujoco.mj_kinematics(model, data)
+            row[0] = data.xpos[model.body_parentid[bodies[0]]]
+            row[1:-1], row[-1] = data.xpos[bodies], data.site_xpos[self.physics._pinch_site_id]
+        radii = np.interp(np.arange(len(bodies) + 1), (0, len(bodies)), _THICKNESS)
+        return Skeleton(to_units(points), tuple((n, n + 1, float(radius)) for n, radius in enumerate(radii)))
 
     def _restored(self, recorded: FloatArray) -> FloatArray:
         """Set the arm from a full observation; refused if joints and effector contradict each other."""

@@ -1,5 +1,7 @@
 // Two small charts: where the horizon lies in its range, and the plans of an execution over its steps.
 
+import { niceStep } from "./field.js";
+
 const SPACE = "http://www.w3.org/2000/svg";
 
 function add(parent, name, attributes, text) {
@@ -16,18 +18,26 @@ function chart(parent, height, label) {
   return [add(parent, "svg", { viewBox: `0 0 ${width} ${height}`, height, role: "img", "aria-label": label }), width];
 }
 
-// L_hat on the scale from 0 to T_max with its spread, and the fixed horizons H1..H3 below.
+// L_hat on the scale from 0 to T_max with its spread, numbers below, and the fixed horizons H1..H3 below those.
 export function drawRuler(parent, scene, horizon) {
   const label = `Predicted length ${horizon.length} on a scale up to ${scene.T_max}; nearby pairs ${horizon.low} to ${horizon.high}`;
-  const [svg, width] = chart(parent, 40, label);
-  const x = (length) => 4 + ((width - 8) * length) / scene.T_max;
-  add(svg, "line", { class: "axis", x1: x(0), x2: x(scene.T_max), y1: 14, y2: 14 });
+  const [svg, width] = chart(parent, 56, label);
+  const most = Math.max(scene.T_max, horizon.high, horizon.length);
+  const x = (length) => 4 + ((width - 8) * length) / most;
+  const anchor = (length) => (x(length) > width - 22 ? ["end", width] : length === 0 ? ["start", 2] : ["middle", x(length)]);
+  add(svg, "line", { class: "axis", x1: x(0), x2: x(most), y1: 14, y2: 14 });
   add(svg, "rect", { class: "band", x: x(horizon.low), width: Math.max(x(horizon.high) - x(horizon.low), 2), y: 7, height: 14, rx: 3 });
   add(svg, "rect", { class: "mark", x: x(horizon.length) - 1.5, width: 3, y: 4, height: 20, rx: 1.5 });
+  const step = niceStep(most / 6);
+  for (let length = 0; length <= most; length += step) {
+    add(svg, "line", { class: "tick", x1: x(length), x2: x(length), y1: 14, y2: 19 });
+    const [side, at] = anchor(length);
+    add(svg, "text", { class: "number", x: at, y: 34, "text-anchor": side }, length);
+  }
   scene.horizons.forEach((length, number) => {
-    add(svg, "line", { class: "tick", x1: x(length), x2: x(length), y1: 11, y2: 18 });
-    const anchor = x(length) > width - 30 ? "end" : "middle";
-    add(svg, "text", { x: anchor === "end" ? width : x(length), y: 36, "text-anchor": anchor }, `H${number + 1} ${length}`);
+    add(svg, "line", { class: "fixed", x1: x(length), x2: x(length), y1: 8, y2: 20 });
+    const [side, at] = anchor(length);
+    add(svg, "text", { class: "fixed-name", x: at, y: 50, "text-anchor": side }, `H${number + 1} ${length}`);
   });
 }
 

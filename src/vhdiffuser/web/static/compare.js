@@ -1,6 +1,16 @@
 // VHD beside the fixed horizons, on the same pair: the paper's Fig. 3, live.
 
+import { summary, Trials } from "./statistics.js";
 import { View } from "./view.js";
+
+const AVERAGED = 20; // random pairs beside a comparison
+
+// The same random pairs by each method, in the background: what one pair shows may be chance.
+export function averagesOf(comparison) {
+  const trials = new Trials(["vhd", "fh-h1", "fh-h2", "fh-h3"], AVERAGED, () => comparison.averages(trials.found.map(summary), AVERAGED), () => {});
+  trials.changed();
+  return trials;
+}
 
 export class Comparison {
   #panels = [];
@@ -9,6 +19,7 @@ export class Comparison {
   constructor(section, scene) {
     this.section = section;
     this.scene = scene;
+    section.querySelector("#comparison-note").textContent = `The scene opens on ${scene.opening}, whatever becomes of it. Below each picture: how the method fares on the same ${AVERAGED} random pairs, run in the background.`;
     const grid = section.querySelector("#methods");
     grid.replaceChildren();
     const titles = ["VHD", ...scene.horizons.map((length, number) => `FH-H${number + 1} = ${length}`)];
@@ -17,12 +28,13 @@ export class Comparison {
       figure.className = "method";
       const canvas = document.createElement("canvas");
       const caption = document.createElement("figcaption");
-      const [name, verdict, weights] = ["strong", "span", "span"].map((tag) => document.createElement(tag));
+      const [name, verdict, weights, average] = ["strong", "span", "span", "span"].map((tag) => document.createElement(tag));
       name.textContent = title;
-      caption.append(name, verdict, weights);
+      average.className = "average";
+      caption.append(name, verdict, weights, average);
       figure.append(canvas, caption);
       grid.append(figure);
-      return { figure, name, verdict, weights, view: new View(canvas, scene, 0), reply: null };
+      return { figure, name, verdict, weights, average, view: new View(canvas, scene, 0), reply: null };
     });
   }
 
@@ -49,12 +61,21 @@ export class Comparison {
     panel.figure.style.opacity = 1;
     panel.verdict.className = success ? "good" : "bad";
     panel.verdict.textContent = `${success ? "\u2713 reached in" : "\u2717 missed after"} ${steps} steps` + (replans ? `, ${replans} replan${replans > 1 ? "s" : ""}` : "");
+    panel.figure.title = reply.execution.explanation;
     panel.weights.textContent = reply.horizon === null
       ? `predicted ${plans.map((plan) => plan.length).slice(0, 4).join(", ")}${plans.length > 4 ? ", \u2026" : ""} states`
       : reply.weights === "own" ? "trained at this horizon" : "VHD\u2019s planner, forced to this length";
     panel.view.canvas.setAttribute("role", "img");
     panel.view.canvas.setAttribute("aria-label", `${reply.title}: ${panel.verdict.textContent}; ${places.length} places`);
     this.#draw(panel, colours);
+  }
+
+  // How the methods, in their order, fare on random pairs so far.
+  averages(summaries, count) {
+    this.#panels.forEach((panel, number) => {
+      const { trials, reached, steps } = summaries[number];
+      panel.average.textContent = trials ? `Random pairs: ${reached} of ${trials} reached${steps === null ? "" : `, ${Math.round(steps)} steps on average`}${trials < count ? "\u2026" : ""}` : "Random pairs: waiting\u2026";
+    });
   }
 
   redraw(colours) {

@@ -1,6 +1,6 @@
 // The plan as a file: JSON and CSV as `vhd plan` writes them, PNG as it is on the page.
 
-function save(blob, name) {
+export function save(blob, name) {
   const anchor = document.createElement("a");
   anchor.href = URL.createObjectURL(blob);
   anchor.download = name;
@@ -19,30 +19,48 @@ export function saveCsv(plan) {
   save(new Blob([lines.map((line) => line.join(",")).join("\n") + "\n"], { type: "text/csv" }), `${plan.environment}-plan.csv`);
 }
 
-// All views below each other, with the markers that on the page are buttons.
-export function savePng(plan, views, start, goal, colours) {
+// All pictures of the scene below each other, with the markers that on the page are buttons, and a caption.
+// `scene()` says what is shown: {environment, pictures: [{canvas, view}], start, goal, colours}.
+export function compose(scene) {
   const gap = 12;
+  const { pictures } = scene();
   const canvas = document.createElement("canvas");
-  canvas.width = Math.max(...views.map((view) => view.canvas.width));
-  canvas.height = views.reduce((sum, view) => sum + view.canvas.height + gap, -gap);
   const context = canvas.getContext("2d");
-  context.fillStyle = colours.card;
-  context.fillRect(0, 0, canvas.width, canvas.height);
-  let top = 0;
-  for (const view of views) {
-    context.drawImage(view.canvas, 0, top);
-    const ratio = view.canvas.width / view.width;
-    for (const [place, colour] of [[start, colours.start], [goal, colours.goal]]) {
-      const [x, y] = view.at(place);
-      context.beginPath();
-      context.arc(x * ratio, top + y * ratio, 7 * ratio, 0, 2 * Math.PI);
-      context.fillStyle = colour;
-      context.fill();
-      context.lineWidth = 1.5 * ratio;
-      context.strokeStyle = colours.text;
-      context.stroke();
+  const ratio = pictures[0].canvas.width / Math.max(pictures[0].canvas.clientWidth, 1);
+  canvas.width = Math.max(...pictures.map((one) => one.canvas.width));
+  const paint = (caption) => {
+    const { pictures: shown, start, goal, colours } = scene();
+    const foot = caption ? 26 * ratio : 0;
+    const height = Math.round(shown.reduce((sum, one) => sum + one.canvas.height + gap, -gap) + foot);
+    if (canvas.height !== height) canvas.height = height;
+    context.fillStyle = colours.card;
+    context.fillRect(0, 0, canvas.width, canvas.height);
+    let top = 0;
+    for (const { canvas: picture, view } of shown) {
+      context.drawImage(picture, 0, top);
+      for (const [place, colour] of view ? [[start, colours.start], [goal, colours.goal]] : []) {
+        const [x, y] = view.at(place);
+        context.beginPath();
+        context.arc(x * ratio, top + y * ratio, 7 * ratio, 0, 2 * Math.PI);
+        context.fillStyle = colour;
+        context.fill();
+        context.lineWidth = 1.5 * ratio;
+        context.strokeStyle = colours.text;
+        context.stroke();
+      }
+      top += picture.height + gap;
     }
-    top += view.canvas.height + gap;
-  }
-  canvas.toBlob((blob) => save(blob, `${plan.environment}-plan.png`));
+    if (!caption) return;
+    context.fillStyle = colours.text;
+    context.font = `${13 * ratio}px system-ui, sans-serif`;
+    context.textBaseline = "middle";
+    context.fillText(caption, 4 * ratio, canvas.height - foot / 2, canvas.width - 8 * ratio);
+  };
+  return { canvas, paint };
+}
+
+export function savePng(scene) {
+  const { canvas, paint } = compose(scene);
+  paint("");
+  canvas.toBlob((blob) => save(blob, `${scene().environment}-plan.png`));
 }

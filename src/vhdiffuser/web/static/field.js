@@ -2,6 +2,12 @@
 
 const NICE = [1, 2, 5, 10, 20, 25, 50, 100, 200];
 
+// The least of ..., 0.5, 1, 2, 5, 10, ... that is not below `least`.
+export function niceStep(least) {
+  const power = 10 ** Math.floor(Math.log10(least));
+  return [1, 2, 5, 10].map((factor) => factor * power).find((step) => step >= least * 0.999);
+}
+
 export function contourStep(most) {
   return NICE.find((step) => most / step <= 9) ?? 500;
 }
@@ -11,9 +17,9 @@ function channels(colour) {
   return [value >> 16, (value >> 8) & 255, value & 255];
 }
 
-// 256 colours from the goal outwards.
-export function ramp(colours) {
-  const stops = [colours.fieldNear, colours.fieldMiddle, colours.fieldFar].map(channels);
+// 256 colours through these, as [red, green, blue].
+export function ramp(...through) {
+  const stops = through.map(channels);
   return Array.from({ length: 256 }, (_, number) => {
     const at = (number / 255) * (stops.length - 1);
     const low = Math.min(Math.floor(at), stops.length - 2);
@@ -21,12 +27,33 @@ export function ramp(colours) {
   });
 }
 
+// From the goal outwards.
+export const fieldRamp = (colours) => ramp(colours.fieldNear, colours.fieldMiddle, colours.fieldFar);
+
+// From the best candidate to the worst.
+export const fanRamp = (colours) => ramp(colours.fanGood, colours.fanMiddle, colours.fanBad);
+
+export function drawRamp(canvas, table) {
+  const context = canvas.getContext("2d");
+  table.forEach((colour, number) => {
+    context.fillStyle = `rgb(${colour.join(" ")})`;
+    context.fillRect((number * canvas.width) / 256, 0, 1, canvas.height);
+  });
+}
+
+// Steps at a place (right, up) of a view, or -1 where there are none.
+export function stepsAt(field, right, up) {
+  const at = (value, [low, high], count) => Math.round(((value - low) / (high - low)) * (count - 1));
+  const [column, row] = [at(right, field.right_range, field.columns), at(up, field.up_range, field.rows)];
+  return field.steps[row * field.columns + column] ?? -1;
+}
+
 // One pixel a point, right to the right and the first row where the view has it; scaled up smoothly when drawn.
 export function picture(field, colours) {
   const canvas = new OffscreenCanvas(field.columns, field.rows);
   const context = canvas.getContext("2d");
   const image = context.createImageData(field.columns, field.rows);
-  const table = ramp(colours);
+  const table = fieldRamp(colours);
   const most = Math.max(...field.steps, 1);
   for (let row = 0; row < field.rows; row += 1) {
     const line = field.rows - 1 - row;

@@ -2,6 +2,8 @@
 
 const NUMBERS = { gamma: Number.parseFloat, risk: Number.parseFloat, steps: (text) => Number.parseInt(text, 10), seed: (text) => Number.parseInt(text, 10) };
 
+const SWITCHES = ["field", "compare", "route", "fan", "space"];
+
 export function toHash(state, scene) {
   const parts = new URLSearchParams();
   parts.set("env", state.environment);
@@ -13,9 +15,11 @@ export function toHash(state, scene) {
   if (state.steps !== scene.steps) parts.set("steps", state.steps);
   if (state.seed !== 0) parts.set("seed", state.seed);
   if (state.protocol !== "rp") parts.set("protocol", state.protocol);
-  if (state.field) parts.set("field", "1");
-  if (state.compare) parts.set("compare", "1");
-  return "#" + parts.toString().replaceAll("%2C", ",");
+  for (const name of SWITCHES) if (state[name]) parts.set(name, "1");
+  if (state.boxes.length) parts.set("boxes", state.boxes.map((box) => box.flat().join(",")).join(";"));
+  if (state.cells.length) parts.set("cells", state.cells.map((cell) => cell.join(",")).join(";"));
+  if (!state.wallsKnown) parts.set("told", "0");
+  return "#" + parts.toString().replaceAll("%2C", ",").replaceAll("%3B", ";");
 }
 
 // What the address says; anything that cannot be read is left out.
@@ -33,6 +37,10 @@ export function fromHash(hash) {
   }
   if (parts.has("sampler")) state.sampler = parts.get("sampler");
   if (["ss", "rp"].includes(parts.get("protocol"))) state.protocol = parts.get("protocol");
-  for (const name of ["field", "compare"]) if (parts.has(name)) state[name] = parts.get(name) === "1";
+  for (const name of SWITCHES) if (parts.has(name)) state[name] = parts.get(name) === "1";
+  const lists = (name) => (parts.get(name) ?? "").split(";").map((list) => list.split(",").map(Number.parseFloat)).filter((list) => list.every(Number.isFinite));
+  if (parts.has("boxes")) state.boxes = lists("boxes").map((box) => [box.slice(0, box.length / 2), box.slice(box.length / 2)]);
+  if (parts.has("cells")) state.cells = lists("cells");
+  if (parts.has("told")) state.wallsKnown = parts.get("told") !== "0";
   return state;
 }

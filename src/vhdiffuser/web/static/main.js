@@ -1,31 +1,45 @@
 // The page: its state, what is asked of the server when the state changes, and what is drawn.
 
 import { get, Newest, post, stream } from "./api.js";
-import { drawRuler, drawTimeline } from "./charts.js";
-import { Comparison } from "./compare.js";
-import { saveCsv, saveJson, savePng } from "./download.js";
-import { ramp } from "./field.js";
+import { averagesOf, Comparison } from "./compare.js";
+import { connectControls, fillControls, listEnvironments } from "./controls.js";
+import { blocked } from "./free.js";
 import { fromHash, toHash } from "./link.js";
+import { GoalMoves } from "./moving.js";
+import { Obstacles } from "./obstacles.js";
+import { drawPicture } from "./picture.js";
+import { Places } from "./places.js";
 import { Player } from "./player.js";
+import { Results } from "./results.js";
+import { Space } from "./space.js";
 import { Stage } from "./stage.js";
+import { StatisticsCard } from "./statistics.js";
+import { Tour } from "./tour.js";
 import { themeColours } from "./view.js";
 
 const $ = (id) => document.getElementById(id);
 
-const PLAIN = { seed: 0, protocol: "rp", field: false, compare: false }; // what a link leaves out
-const state = { ...PLAIN, environment: "", start: [], goal: [], gamma: 1, risk: null, sampler: "", steps: 1 };
+// What a link leaves out.
+const plain = () => ({ seed: 0, protocol: "rp", field: false, compare: false, route: false, fan: false, space: false, boxes: [], cells: [], wallsKnown: true });
+const state = { ...plain(), environment: "", start: [], goal: [], gamma: 1, risk: null, sampler: "", steps: 1 };
 let scene = null;
 let stage = null;
+let space = null;
+let places = null;
+let obstacles = null;
 let comparison = null;
+let statistics = null;
+let averages = null;
 let colours = themeColours();
 let known = { plan: null, execution: null }; // the newest answers
-let moveCursor = () => {};
 let refusedPlaces = [];
 let asked = 0; // when the last change was made
 let drawing = 0;
 let comparisonDue = false;
 let choice = 0; // counts the environments asked for
 
+const results = new Results();
+const tour = new Tour($("tour"));
 const denoising = new Player($("denoise-play"), $("denoise"), $("denoise-at"), {
   seconds: (frames) => Math.min(1 + frames * 0.12, 5),
   label: (frame, last) => (last ? (frame === last ? "plan" : frame === 0 ? "noise" : `step ${known.plan.frames[frame]} of ${known.plan.steps}`) : ""),
@@ -35,17 +49,19 @@ const playing = new Player($("execute-play"), $("execute"), $("execute-at"), {
   seconds: (steps) => Math.min(Math.max(steps * scene.control_dt, 1.5), 8),
   label: (frame, last) => (last ? `${frame} of ${last}` : ""),
   changed: () => {
-    moveCursor(playing.frame);
+    results.at(playing.frame);
     redraw();
   },
 });
 
 // ---- what the server is asked
 
-const request = () => {
-  const { environment, start, goal, gamma, risk, sampler, steps, seed } = state;
-  return { environment, start, goal, gamma, risk, sampler, steps, seed };
+const settings = () => {
+  const { environment, gamma, risk, sampler, steps, seed } = state;
+  return { environment, gamma, risk, sampler, steps, seed, ...obstacles.request };
 };
+const request = () => ({ ...settings(), start: state.start, goal: state.goal });
+const execution = () => ({ ...request(), protocol: state.protocol, ...(space ? { skeleton: true } : {}) });
 
 const plans = new Newest(async (body, signal, shown) => {
   for await (const [event, value] of stream("api/stream", body, signal)) {
@@ -56,6 +72,8 @@ const plans = new Newest(async (body, signal, shown) => {
     }
     if (event === "execution") showExecution(value);
   }
+  background(false);
+  if (state.fan) fans.ask(request(), true);
   if (comparisonDue) {
     comparisonDue = false;
     comparisons.ask({ ...request(), protocol: state.protocol }, true);
@@ -63,6 +81,7 @@ const plans = new Newest(async (body, signal, shown) => {
 }, (error, body) => {
   refuse(error, body);
   comparison.refuse();
+  background(false);
 });
 
 const fields = new Newest(async (body, signal) => {
@@ -76,45 +95,90 @@ const fields = new Newest(async (body, signal) => {
   }
 }, () => {}); // the plan's own request says what is wrong
 
+const fans = new Newest(async (body, signal) => {
+  const fan = await post("api/candidates", body, signal);
+  const scores = fan.candidates.map((one) => one.score);
+  known.fan = fan;
+  $("fan-low").textContent = Math.round(Math.min(...scores));
+  $("fan-high").textContent = Math.round(Math.max(...scores));
+  $("fan-count").textContent = scores.length;
+  redraw();
+}, (error) => refuse(error));
+
 const comparisons = new Newest(async (body, signal) => {
   comparison.wait();
   for await (const [event, value] of stream("api/compare", body, signal)) {
     if (event === "method") comparison.add(value, { goal: body.goal }, colours);
   }
+  if (!averages.running && !averages.done) averages.run({ ...settings(), protocol: state.protocol });
 }, () => comparison.refuse());
+
+const goals = new GoalMoves({
+  state, playing, results, request, execution, background, draw,
+  scene: () => scene,
+  known: () => known,
+  blocked: (goal) => blocked("goal", goal, scene, obstacles.walls.walls, state.boxes),
+  showHorizon, showExecution, clearRefusal,
+  refuse: (error, places = []) => {
+    refuse(error);
+    refusedPlaces = places;
+  },
+});
 
 // Asks for everything that follows from the state. A comparison follows when the execution is there.
 function ask(dropped = true) {
   asked = performance.now();
-  if (dropped) history.replaceState(null, "", toHash(state, scene)); // browsers allow only so many of these
-  plans.ask(scene.executes ? { ...request(), protocol: state.protocol } : request(), dropped);
-  const { environment, start, goal } = state;
-  if (state.field) fields.ask({ environment, start, goal }, dropped);
+  goals.forget();
+  known.next = known.fan = null;
+  fans.stop();
   comparisons.stop();
+  if (dropped) history.replaceState(null, "", toHash(state, scene)); // browsers allow only so many of these
+  const { walls } = obstacles.walls;
+  for (const name of ["start", "goal"]) {
+    const why = blocked(name, state[name], scene, walls, state.boxes);
+    if (!why) continue;
+    plans.stop();
+    fields.stop();
+    refuse({ kind: "refused", message: why }, request());
+    background(false);
+    return;
+  }
+  background(true);
+  plans.ask(scene.executes ? execution() : request(), dropped);
+  const { environment, start, goal } = state;
+  const map = obstacles.rows;
+  if (state.field) fields.ask({ environment, start, goal, ...(map ? { map } : {}) }, dropped);
   comparisonDue = state.compare && scene.executes;
   if (comparisonDue) comparison.wait();
   redraw();
+}
+
+// Random pairs are executed in the background: not while somebody waits for something else.
+function background(busy) {
+  statistics?.trials.pause(busy);
+  averages?.pause(busy);
+}
+
+function moved(name, place, dropped) {
+  if (name === "goal" && known.execution && (playing.isPlaying || goals.moving)) goals.move(place, dropped);
+  else {
+    state[name] = place;
+    ask(dropped);
+  }
 }
 
 // ---- what is shown
 
 function showHorizon(horizon) {
   clearRefusal();
-  $("length").textContent = horizon.length;
-  drawRuler($("ruler"), scene, horizon);
-  const quantiles = horizon.quantile_spread === null ? "" : ` Predicted quantiles lie ${Math.round(horizon.quantile_spread)} steps apart.`;
-  const chance = horizon.probability === null ? "" : ` Arrives with probability ${horizon.probability.toFixed(2)}, mostly after ${horizon.interval.join(" to ")} steps.`;
-  $("spread").textContent = `${horizon.low} to ${horizon.high} for starts and goals within the tolerance.${quantiles}${chance}`;
-  $("notes").hidden = horizon.notes.length === 0;
-  $("notes").textContent = horizon.notes.join(" ");
+  results.horizon(scene, horizon);
 }
 
 function showPlan(plan, body) {
-  known = { plan, execution: null, start: body.start, goal: body.goal };
+  known = { plan, execution: null, next: null, fan: known.fan, start: body.start, goal: body.goal };
   denoising.load(plan.frames.length);
   playing.load(0);
-  $("verdict").className = "verdict wait";
-  $("verdict").textContent = scene.executes ? "executing\u2026" : scene.commands.length ? `Not executed: the controller has no weights. Make them with ${scene.commands.join(" and ")}.` : "Not executed: there is data, but no simulator.";
+  results.plan(scene, plan);
   for (const id of ["save-json", "save-csv", "save-png"]) $(id).disabled = false;
   draw();
   const drawn = Math.round(performance.now() - asked);
@@ -122,20 +186,11 @@ function showPlan(plan, body) {
   $("status").dataset.drawn = drawn;
 }
 
-function showExecution(execution) {
-  known.execution = execution;
-  const replans = execution.plans.length - 1;
-  moveCursor = drawTimeline($("timeline"), execution);
-  playing.load(execution.places.length);
-  $("verdict").className = `verdict ${execution.success ? "good" : "bad"}`;
-  $("verdict").textContent = (execution.success ? `\u2713 Goal reached in ${execution.steps} steps` : `\u2717 Goal missed after ${execution.steps} steps`) + (replans ? `, replanned ${replans}\u00d7.` : ".");
-  $("replans").hidden = replans === 0;
-  $("replans").querySelector("summary").textContent = `${replans} new horizon${replans > 1 ? "s" : ""}`;
-  $("replans").querySelector("ol").replaceChildren(...execution.plans.slice(1).map((plan) => {
-    const item = document.createElement("li");
-    item.textContent = `step ${plan.step}: ${plan.length} states, ${plan.reason === "ended" ? "the plan had ended" : "off the plan"}`;
-    return item;
-  }));
+function showExecution(value, at) {
+  known.execution = value;
+  known.next = null;
+  results.execution(value);
+  playing.load(value.places.length, at);
 }
 
 function refuse(error, body) {
@@ -143,6 +198,11 @@ function refuse(error, body) {
   $("refusal").hidden = false;
   const match = error.kind === "refused" ? error.message.match(/\b(start|goal)\b/) : null;
   refusedPlaces = match && body ? [match[1]] : [];
+  if (body) {
+    playing.load(0);
+    known.execution = null;
+    results.refused(error.message);
+  }
   redraw();
 }
 
@@ -151,50 +211,27 @@ function clearRefusal() {
   refusedPlaces = [];
 }
 
-// The layers of the picture: denoising while its slider is not at the end, otherwise plan and execution.
-function layers() {
-  const { plan, execution } = known;
-  if (plan === null) return [];
-  const faded = refusedPlaces.length ? 0.35 : 1;
-  if (!denoising.atEnd) {
-    const knots = plan.denoising[denoising.frame];
-    return [{ places: knots, colour: "plan", line: 1, alpha: 0.5 }, { places: knots, colour: "plan", dots: 3 }];
-  }
-  const planned = plan.states.map((values) => goalOf(values));
-  if (execution === null) return [{ places: planned, colour: "plan", line: 2, alpha: faded }, { places: planned, colour: "plan", dots: 1.8, alpha: faded }];
-  const step = playing.frame;
-  const made = execution.plans.filter((one) => one.step <= step);
-  const current = made[made.length - 1];
-  const result = [];
-  if (made.length > 1) result.push({ places: planned, colour: "plan", line: 1.2, alpha: 0.35 * faded });
-  result.push({ places: made.length > 1 ? current.places : planned, colour: "plan", line: 2, alpha: 0.85 * faded });
-  result.push({ places: execution.places.slice(0, step + 1), colour: "path", line: 2.6, alpha: faded });
-  const replans = made.slice(1);
-  const labels = replans.map((one) => (replans.length > 12 ? "" : `L ${one.length}`));
-  result.push({ places: replans.map((one) => execution.places[one.step]), colour: "replan", diamonds: labels, alpha: faded });
-  result.push({ places: [execution.places[step]], colour: "path", body: scene.radius || 0.08, alpha: faded });
-  return result;
-}
-
-const goalOf = (values) => scene.goal_names.map((name) => values[scene.state_names.indexOf(name)]);
-
 function draw() {
   cancelAnimationFrame(drawing);
   drawing = 0;
-  if (stage) stage.draw({ goal: state.goal, layers: layers(), refused: refusedPlaces }, colours);
+  if (!stage) return;
+  const at = { denoising: denoising.atEnd ? null : denoising.frame, step: playing.frame };
+  drawPicture({ scene, state, stage, space, obstacles, known, refusedPlaces, colours }, at, goals.passed);
+  places.show(state);
 }
 
 function redraw() {
   if (!drawing) drawing = requestAnimationFrame(draw);
 }
 
-// ---- the environment and the controls
+// ---- the environment
 
 async function choose(wanted) {
   $("status").textContent = `Loading ${wanted.environment}\u2026`;
-  plans.stop();
-  fields.stop();
-  comparisons.stop();
+  goals.forget();
+  for (const newest of [plans, fields, fans, comparisons]) newest.stop();
+  statistics?.trials.stop();
+  averages?.stop();
   const number = (choice += 1);
   const described = await get(`api/environments/${encodeURIComponent(wanted.environment)}`);
   if (number !== choice) return; // another one has been chosen meanwhile
@@ -207,159 +244,117 @@ async function choose(wanted) {
   state.goal = fits(wanted.goal) ? wanted.goal : scene.goal;
   known = { plan: null, execution: null };
   clearRefusal();
+  results.clear();
+  denoising.load(0);
+  playing.load(0);
+  obstacles = new Obstacles(scene, state, () => changeSettings());
+  places = new Places($("places"), $("pointer"), scene, moved);
   stage = new Stage($("views"), scene, {
     places: () => state,
     placing: () => document.querySelector("input[name=placing]:checked").value,
-    moved: (name, place, dropped) => {
-      state[name] = place;
-      ask(dropped);
+    moved,
+    drawn: (kind, view, from, to, dropped) => {
+      obstacles.drawn(kind, view, from, to, dropped);
+      redraw();
     },
+    pointed: (view, x, y) => (view ? places.pointer(view, x, y, obstacles.walls.walls, obstacles.boxes) : places.clearPointer()),
   });
   stage.resize();
   comparison = new Comparison($("comparison"), scene);
-  fillControls();
+  averages = averagesOf(comparison);
+  statistics = new StatisticsCard(() => ({ ...settings(), protocol: state.protocol }), ({ start, goal }) => change({ start, goal }));
+  $("trials-card").hidden = !scene.executes;
+  showSwitches();
   comparison.redraw(colours);
-  $("status").textContent = `${scene.environment} is ready.`;
+  $("status").textContent = `${scene.environment} is ready. It opens on ${scene.opening}.`;
   ask();
 }
 
-function fillControls() {
-  $("environment").value = state.environment;
-  $("gamma").value = state.gamma;
-  $("gamma-value").textContent = Number(state.gamma).toFixed(2);
-  $("risk").value = state.risk ?? "";
-  $("risk").disabled = !scene.calibrated;
-  $("gamma").disabled = state.risk !== null;
-  $("sampler").replaceChildren(...scene.samplers.map((name) => new Option(name)));
-  $("sampler").value = state.sampler;
-  $("steps").max = scene.max_steps;
-  $("steps").value = state.steps;
-  $("seed").value = state.seed;
-  document.querySelector(`input[name=protocol][value=${state.protocol}]`).checked = true;
-  $("compare").disabled = !scene.executes;
-  showField();
-  showComparison();
-}
-
-function showField() {
-  $("field").setAttribute("aria-pressed", state.field);
-  $("field-legend").hidden = !state.field;
-  const context = $("ramp").getContext("2d");
-  ramp(colours).forEach((colour, number) => {
-    context.fillStyle = `rgb(${colour.join(" ")})`;
-    context.fillRect((number * 96) / 256, 0, 1, 8);
-  });
+// What the switches add to the page.
+function showSwitches() {
+  fillControls(scene, state, colours);
   if (!state.field) for (const view of stage.views) view.setField(null);
-}
-
-function showComparison() {
-  $("compare").setAttribute("aria-pressed", state.compare);
-  $("comparison").hidden = !state.compare;
+  const spatial = state.space && scene.spatial;
+  $("space").hidden = !spatial;
+  if (spatial && space?.scene !== scene) space = new Space($("space"), scene, redraw);
+  if (!spatial) space = null;
+  space?.resize();
+  if (!state.compare) averages.stop();
   if (state.compare) comparison.redraw(colours);
 }
 
 function change(values) {
   Object.assign(state, values);
-  fillControls();
+  showSwitches();
   ask();
 }
 
-function changeNumber(id, low, high) {
-  $(id).addEventListener("change", () => {
-    const value = Math.round(Number($(id).value));
-    if ($(id).value === "" || !(value >= low) || !(value <= high())) {
-      refuse({ message: `${id}: a whole number from ${low} to ${high()} is needed.` });
-      $(id).value = state[id];
-    } else change({ [id]: value });
-  });
+// Other than start and goal: what was found for random pairs no longer holds.
+function changeSettings(values = {}) {
+  statistics.outdate();
+  averages.forget();
+  change(values);
 }
 
+// As the benchmark draws them; not in what was added to the scene.
 async function randomPair() {
-  const seed = Math.floor(Math.random() * 2 ** 31);
-  change(await get(`api/environments/${state.environment}/instance?seed=${seed}`));
-}
-
-async function copyLink() {
-  try {
-    await navigator.clipboard.writeText(location.href);
-    $("status").textContent = "The link is in the clipboard.";
-  } catch {
-    $("status").textContent = "Copy the address of this page: it holds the scene.";
+  const isBlocked = (pair) => ["start", "goal"].some((name) => blocked(name, pair[name], scene, obstacles.walls.walls, state.boxes));
+  for (let attempt = 0; attempt < 20; attempt += 1) {
+    const seed = Math.floor(Math.random() * 2 ** 31);
+    const pair = await get(`api/environments/${encodeURIComponent(state.environment)}/instance?seed=${seed}`);
+    if (isBlocked(pair)) continue;
+    change(pair);
+    return;
   }
 }
 
-function connect() {
-  $("environment").addEventListener("change", () => choose(kept($("environment").value)).catch(refuse));
-  $("gamma").addEventListener("input", () => {
-    state.gamma = Number($("gamma").value);
-    $("gamma-value").textContent = state.gamma.toFixed(2);
-    ask(false);
-  });
-  $("gamma").addEventListener("change", () => ask());
-  $("risk").addEventListener("change", () => change({ risk: Number($("risk").value) || null }));
-  $("sampler").addEventListener("change", () => change({ sampler: $("sampler").value }));
-  changeNumber("steps", 1, () => scene.max_steps);
-  changeNumber("seed", 0, () => 2 ** 31 - 1);
-  $("field").addEventListener("click", () => change({ field: !state.field }));
-  for (const input of document.querySelectorAll("input[name=protocol]")) input.addEventListener("change", () => change({ protocol: input.value }));
-  $("compare").addEventListener("click", () => change({ compare: !state.compare }));
-  $("random").addEventListener("click", () => randomPair().catch(refuse));
-  $("link").addEventListener("click", copyLink);
-  $("save-json").addEventListener("click", () => saveJson(known.plan));
-  $("save-csv").addEventListener("click", () => saveCsv(known.plan));
-  $("save-png").addEventListener("click", () => savePng(known.plan, stage.views, known.start, known.goal, colours));
-  const keys = { " ": () => playing.toggle(), d: () => denoising.toggle(), f: () => $("field").click(), c: () => $("compare").click(), r: () => $("random").click(), p: () => change({ protocol: state.protocol === "ss" ? "rp" : "ss" }) };
-  document.addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey || !scene) return;
-    if (event.target.closest("input, select, summary") || (event.key === " " && event.target.closest("button:not(.handle), a"))) return;
-    const action = keys[event.key.toLowerCase()];
-    if (action) {
-      event.preventDefault();
-      action();
-    }
-  });
-  window.addEventListener("hashchange", () => choose({ ...PLAIN, environment: state.environment, ...fromHash(location.hash) }).catch(refuse));
-  new ResizeObserver(() => {
-    if (!stage) return;
-    stage.resize();
-    if (known.execution) moveCursor = drawTimeline($("timeline"), known.execution);
-    moveCursor(playing.frame);
-    comparison.redraw(colours);
-    draw();
-  }).observe($("views"));
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
-    colours = themeColours();
-    if (!stage) return;
-    for (const view of stage.views) if (view.field) view.setField(view.field, colours);
-    showField();
-    comparison.redraw(colours);
-    draw();
-  });
+// What carries over to another environment: not its places, nor its planner's own settings.
+const kept = (environment) => ({ ...plain(), environment, seed: state.seed, protocol: state.protocol, field: state.field, compare: state.compare, route: state.route, fan: state.fan, space: state.space });
+
+function resize() {
+  if (!stage) return;
+  stage.resize();
+  space?.resize();
+  results.resize();
+  results.at(playing.frame);
+  comparison.redraw(colours);
+  draw();
 }
 
-// What carries over to another environment: not its places, nor its planner's own settings.
-const kept = (environment) => ({ environment, seed: state.seed, protocol: state.protocol, field: state.field, compare: state.compare });
+function recolour() {
+  colours = themeColours();
+  if (!stage) return;
+  for (const view of stage.views) if (view.field) view.setField(view.field, colours);
+  showSwitches();
+  comparison.redraw(colours);
+  draw();
+}
+
+connectControls({
+  state, playing, denoising, tour, change, changeSettings, refuse, resize, recolour,
+  scene: () => scene,
+  known: () => known,
+  pictures: () => ({
+    environment: scene.environment,
+    pictures: [...stage.views.map((view) => ({ canvas: view.canvas, view })), ...(space ? [{ canvas: space.canvas }] : [])],
+    start: state.start,
+    goal: state.goal,
+    colours,
+  }),
+  choose: (environment) => choose(kept(environment)).catch(refuse),
+  gamma: (value, dropped) => {
+    state.gamma = value;
+    if (dropped) changeSettings();
+    else ask(false);
+  },
+  randomPair,
+  followLink: () => choose({ ...plain(), environment: state.environment, ...fromHash(location.hash) }).catch(refuse),
+});
 
 async function begin() {
-  connect();
-  const environments = await get("api/environments");
-  $("environment").replaceChildren(...environments.map(({ name, ready, commands }) => {
-    const option = new Option(ready ? name : `${name} (not ready)`, name);
-    if (!ready) option.title = commands.join(" && ");
-    option.disabled = !ready;
-    return option;
-  }));
-  const missing = environments.filter((one) => !one.ready);
-  $("missing").hidden = missing.length === 0;
-  $("missing").querySelector("summary").textContent = `${missing.length} environment${missing.length > 1 ? "s are" : " is"} not ready: what to run`;
-  $("missing").querySelector("ul").replaceChildren(...[...new Set(missing.flatMap((one) => one.commands))].map((command) => {
-    const item = document.createElement("li");
-    item.append(Object.assign(document.createElement("code"), { textContent: command }));
-    return item;
-  }));
-  const first = environments.find((one) => one.name === "maze2d-large" && one.ready) ?? environments.find((one) => one.ready);
-  if (!first && !location.hash) throw new Error(`No environment is ready. Run ${environments[0].commands.join(" and ")}, then start with --source trained.`);
-  await choose({ ...PLAIN, environment: first?.name ?? "", ...fromHash(location.hash) });
+  const first = await listEnvironments();
+  await choose({ ...plain(), environment: first, ...fromHash(location.hash) });
+  tour.beginOnFirstVisit();
 }
 
 begin().catch((error) => {

@@ -6,7 +6,7 @@ export class Player {
   #request = 0;
 
   constructor(button, slider, output, { seconds, label, changed }) {
-    Object.assign(this, { button, slider, output, seconds, label, changed });
+    Object.assign(this, { button, slider, output, seconds, label, changed, ended: null }); // ended: called at a film's end
     button.addEventListener("click", () => this.toggle());
     slider.addEventListener("input", () => {
       this.pause();
@@ -26,12 +26,21 @@ export class Player {
     return this.frame >= this.last;
   }
 
-  // A new film of so many frames, shown at its end.
-  load(frames) {
+  get isPlaying() {
+    return this.#request !== 0;
+  }
+
+  // A new film of so many frames, shown at its end or at a frame.
+  load(frames, at = frames - 1) {
     this.pause();
     this.slider.max = Math.max(frames - 1, 0);
-    this.slider.value = this.slider.max;
+    this.slider.value = Math.min(Math.max(at, 0), this.slider.max);
     this.button.disabled = this.slider.disabled = frames < 2;
+    this.#show();
+  }
+
+  rewind() {
+    this.slider.value = 0;
     this.#show();
   }
 
@@ -44,21 +53,23 @@ export class Player {
     if (this.slider.disabled) return;
     this.#from = this.atEnd ? 0 : this.frame;
     this.#begun = performance.now();
-    this.#button("\u23f8", "Pause");
+    this.slider.value = this.#from;
+    this.#button("\u2016", "Pause");
     const step = (now) => {
       const frame = this.#from + ((now - this.#begun) / 1000 / this.seconds(this.last)) * this.last;
       this.slider.value = Math.min(Math.floor(frame), this.last);
       this.#show();
-      if (frame >= this.last) this.pause();
+      if (frame >= this.last) this.pause(true);
       else this.#request = requestAnimationFrame(step);
     };
     this.#request = requestAnimationFrame(step);
   }
 
-  pause() {
+  pause(ended = false) {
     cancelAnimationFrame(this.#request);
     this.#request = 0;
     this.#button("\u25b6", "Play");
+    if (ended) this.ended?.();
   }
 
   #button(sign, verb) {

@@ -5,12 +5,14 @@ import { round, View } from "./view.js";
 const TALLEST = 0.66; // of the window's height, all views together
 
 export class Stage {
-  constructor(parent, scene, { places, placing, moved }) {
+  constructor(parent, scene, { places, placing, moved, drawn, pointed }) {
     this.parent = parent;
     this.scene = scene;
     this.places = places; // {start, goal}, read at every drawing
-    this.placing = placing; // () -> "start" or "goal": what a click moves
+    this.placing = placing; // () -> what a click moves ("start" or "goal") or draws ("box" or "wall")
     this.moved = moved; // (name, place, dropped)
+    this.drawn = drawn; // (kind, view, from, to, dropped): a box or a wall is drawn between two places
+    this.pointed = pointed; // (view, x, y), or () when the pointer leaves
     parent.replaceChildren();
     this.views = scene.views.map((axes, number) => this.#build(axes, number));
   }
@@ -34,13 +36,43 @@ export class Stage {
     this.parent.append(figure);
     const view = new View(canvas, this.scene, number);
     view.handles = Object.fromEntries(["start", "goal"].map((name) => [name, this.#handle(view, surface, name)]));
+    view.ruled = true;
+    surface.addEventListener("pointermove", (event) => this.pointed(view, ...this.#within(view, event)));
+    surface.addEventListener("pointerleave", () => this.pointed());
     canvas.addEventListener("pointerdown", (event) => {
       if (event.button !== 0) return;
       const name = event.shiftKey ? "start" : this.placing();
-      this.#drag(view, name, event, view.handles[name]);
-      this.#move(view, name, event, false);
+      if (name === "box" || name === "wall") this.#draw(view, name, event);
+      else {
+        this.#drag(view, name, event, view.handles[name]);
+        this.#move(view, name, event, false);
+      }
     });
     return view;
+  }
+
+  // From where the pointer went down to where it is.
+  #draw(view, kind, event) {
+    event.preventDefault();
+    view.canvas.setPointerCapture(event.pointerId);
+    const at = (pointer) => view.moved(this.places().goal, ...this.#within(view, pointer));
+    const from = at(event);
+    const follow = (move) => this.drawn(kind, view, from, at(move), false);
+    const drop = (up) => {
+      view.canvas.removeEventListener("pointermove", follow);
+      view.canvas.removeEventListener("pointerup", drop);
+      view.canvas.removeEventListener("pointercancel", drop);
+      this.drawn(kind, view, from, at(up), true);
+    };
+    view.canvas.addEventListener("pointermove", follow);
+    view.canvas.addEventListener("pointerup", drop);
+    view.canvas.addEventListener("pointercancel", drop);
+  }
+
+  #within(view, event, grip = [0, 0]) {
+    const box = view.canvas.getBoundingClientRect();
+    const x = Math.min(Math.max(event.clientX - box.left - grip[0], 0), view.width);
+    return [x, Math.min(Math.max(event.clientY - box.top - grip[1], 0), view.height)];
   }
 
   #handle(view, surface, name) {
@@ -79,10 +111,7 @@ export class Stage {
   }
 
   #move(view, name, event, dropped, grip = [0, 0]) {
-    const box = view.canvas.getBoundingClientRect();
-    const x = Math.min(Math.max(event.clientX - box.left - grip[0], 0), view.width);
-    const y = Math.min(Math.max(event.clientY - box.top - grip[1], 0), view.height);
-    this.moved(name, view.moved(this.places()[name], x, y), dropped);
+    this.moved(name, view.moved(this.places()[name], ...this.#within(view, event, grip)), dropped);
   }
 
   #key(view, name, event) {

@@ -1,8 +1,8 @@
 // One picture of the environment: coordinates, and what is drawn in which order.
 
-import { contours, contourStep, picture } from "./field.js";
+import { contours, contourStep, niceStep, picture } from "./field.js";
 
-const NAMES = ["wall", "free", "start", "goal", "plan", "path", "replan", "text", "soft", "contour", "card", "fieldNear", "fieldMiddle", "fieldFar"];
+const NAMES = ["wall", "wallNew", "free", "start", "goal", "plan", "path", "replan", "route", "avoid", "text", "soft", "contour", "card", "fieldNear", "fieldMiddle", "fieldFar", "fanGood", "fanMiddle", "fanBad"];
 
 // The theme's colours, from the style sheet.
 export function themeColours() {
@@ -21,6 +21,7 @@ export class View {
     const { right_range: right, up_range: up } = this.axes;
     this.span = [right[1] - right[0], up[1] - up[0]];
     this.field = null;
+    this.ruled = false; // whether numbers stand along its edges
   }
 
   get aspect() {
@@ -69,10 +70,72 @@ export class View {
     context.fillStyle = colours.free;
     context.fillRect(0, 0, this.width, this.height);
     const labels = this.field ? this.#drawField(colours) : [];
-    this.#drawWalls(colours);
+    this.#drawWalls(shown.walls, colours);
+    if (this.ruled) this.#drawRulers(colours);
     this.#drawLabels(labels, colours);
-    this.#drawGoal(shown.goal, colours);
+    for (const box of shown.boxes ?? []) this.#drawBox(box, colours.avoid, 0.25, [6, 4]);
+    for (const goal of shown.oldGoals ?? []) this.#drawBox(this.#region(goal), colours.goal, 0, [3, 3]);
+    this.#drawBox(this.#region(shown.goal), colours.goal, 0.3);
     for (const layer of shown.layers) this.#drawLayer(layer, colours);
+  }
+
+  // A box in goal dimensions; in the dimension that this view does not show, it reaches as far as it likes.
+  #drawBox([low, high], colour, alpha, dash = []) {
+    const { context } = this;
+    const [a, b] = [this.at(low), this.at(high)];
+    const box = [Math.min(a[0], b[0]), Math.min(a[1], b[1]), Math.abs(b[0] - a[0]), Math.abs(b[1] - a[1])];
+    context.fillStyle = context.strokeStyle = colour;
+    context.globalAlpha = alpha;
+    context.fillRect(...box);
+    context.globalAlpha = 1;
+    context.lineWidth = dash.length ? 1.5 : 1;
+    context.setLineDash(dash);
+    context.strokeRect(...box);
+    context.setLineDash([]);
+  }
+
+  // The goal region G_eps(g).
+  #region(goal) {
+    return [-1, 1].map((sign) => goal.map((value, dim) => value + sign * this.scene.tolerance[dim]));
+  }
+
+  // Numbers along the lower and the left edge.
+  #drawRulers(colours) {
+    const { context, axes } = this;
+    const step = niceStep((46 / this.scale));
+    context.font = "10.5px system-ui, sans-serif";
+    context.strokeStyle = colours.text;
+    context.globalAlpha = 0.75;
+    const text = (value, x, y) => {
+      context.lineWidth = 3;
+      context.strokeStyle = colours.wall;
+      if (this.scene.walls.length) context.strokeText(value, x, y);
+      context.fillStyle = colours.text;
+      context.fillText(value, x, y);
+      context.strokeStyle = colours.text;
+      context.lineWidth = 1;
+    };
+    const inside = ([low, high], margin) => {
+      const values = [];
+      for (let n = Math.ceil(low / step); n * step <= high; n += 1) if (n * step > low + margin / this.scale && n * step < high - margin / this.scale) values.push(round(n * step));
+      return values;
+    };
+    context.lineWidth = 1;
+    context.textAlign = "center";
+    context.textBaseline = "alphabetic";
+    for (const value of inside(axes.right_range, 14)) {
+      const [x] = this.atAxes(value, 0);
+      this.#line([[x, this.height], [x, this.height - 4]]);
+      text(value, x, this.height - 6);
+    }
+    context.textAlign = "left";
+    context.textBaseline = "middle";
+    for (const value of inside(axes.up_range, 20)) {
+      const [, y] = this.atAxes(0, value);
+      this.#line([[0, y], [4, y]]);
+      text(value, 6, y);
+    }
+    context.globalAlpha = 1;
   }
 
   #drawField(colours) {
@@ -110,14 +173,19 @@ export class View {
     }
   }
 
-  #drawWalls(colours) {
-    if (this.scene.walls.length === 0) this.#drawGrid(colours);
-    this.context.fillStyle = colours.wall;
-    for (const [x0, x1, y0, y1] of this.scene.walls) {
-      const [a, b] = [this.at([x0, y0]), this.at([x1, y1])];
-      // Half a pixel more on each side, so that neighbours leave no seam.
-      this.context.fillRect(Math.min(a[0], b[0]) - 0.3, Math.min(a[1], b[1]) - 0.3, Math.abs(b[0] - a[0]) + 0.6, Math.abs(b[1] - a[1]) + 0.6);
+  // `changed` says which walls were added and which are gone, where that is not the scene's own map.
+  #drawWalls(changed, colours) {
+    const { walls, added, removed } = changed ?? { walls: this.scene.walls, added: [], removed: [] };
+    if (walls.length === 0) this.#drawGrid(colours);
+    for (const [list, colour] of [[walls, colours.wall], [added, colours.wallNew]]) {
+      this.context.fillStyle = colour;
+      for (const [x0, x1, y0, y1] of list) {
+        const [a, b] = [this.at([x0, y0]), this.at([x1, y1])];
+        // Half a pixel more on each side, so that neighbours leave no seam.
+        this.context.fillRect(Math.min(a[0], b[0]) - 0.3, Math.min(a[1], b[1]) - 0.3, Math.abs(b[0] - a[0]) + 0.6, Math.abs(b[1] - a[1]) + 0.6);
+      }
     }
+    for (const [x0, x1, y0, y1] of removed) this.#drawBox([[x0, y0], [x1, y1]], colours.wallNew, 0, [4, 4]);
   }
 
   // A workspace without walls: its edge, and a line at every whole unit.
@@ -133,28 +201,17 @@ export class View {
     context.strokeRect(0, 0, this.width, this.height);
   }
 
-  #drawGoal(goal, colours) {
-    const { context, axes, scene } = this;
-    const [x, y] = this.at(goal);
-    const [w, h] = [scene.tolerance[axes.right] * this.scale, scene.tolerance[axes.up] * this.scale];
-    context.fillStyle = colours.goal;
-    context.globalAlpha = 0.3;
-    context.fillRect(x - w, y - h, 2 * w, 2 * h);
-    context.globalAlpha = 1;
-    context.strokeStyle = colours.goal;
-    context.lineWidth = 1;
-    context.strokeRect(x - w, y - h, 2 * w, 2 * h);
-  }
-
   #drawLayer(layer, colours) {
     const { context } = this;
     const points = layer.places.map((place) => this.at(place));
     context.globalAlpha = layer.alpha ?? 1;
-    context.strokeStyle = context.fillStyle = colours[layer.colour];
+    context.strokeStyle = context.fillStyle = layer.stroke ?? colours[layer.colour];
     if (layer.line) {
       context.lineWidth = layer.line;
       context.lineJoin = context.lineCap = "round";
+      context.setLineDash(layer.dash ?? []);
       this.#line(points);
+      context.setLineDash([]);
     }
     if (layer.dots) for (const point of points) this.#disc(point, layer.dots);
     if (layer.diamonds) points.forEach((point, number) => this.#diamond(point, layer.diamonds[number], colours));

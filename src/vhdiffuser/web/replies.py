@@ -1,102 +1,18 @@
-"""Messages between page and server. All input is bounded here."""
+"""What the server answers (`requests` has the questions)."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, FiniteFloat
+from pydantic import Field
 
-from vhdiffuser.diffusion.samplers import SAMPLERS
-from vhdiffuser.errors import UnknownNameError
+from vhdiffuser.web.requests import Protocol, Strict
 
-MAX_PAIRS = 256
-"""Maximum pairs per request for lengths."""
-MAX_GRID = 160
-"""Maximum points along the longer side of a distance field."""
-
-Point = Annotated[list[FiniteFloat], Field(min_length=1, max_length=32)]
-Protocol = Literal["ss", "rp"]
+Reason = Literal["start", "deviation", "ended", "goal"]
+Ending = Literal["reached", "fell", "stuck", "out-of-steps", "off-plan", "missed"]
 
 
-def _known_sampler(name: str) -> str:
-    """Raises ValueError, as pydantic's validators must."""
-    try:
-        SAMPLERS.require(name)
-    except UnknownNameError as error:
-        raise ValueError(str(error).removesuffix(".")) from None
-    return name
-
-
-class _Strict(BaseModel):
-    """Refuses unknown fields: a misspelt option must not be ignored."""
-
-    model_config = ConfigDict(extra="forbid")
-
-
-class Numbered(_Strict):
-    """A request that a newer one may supersede."""
-
-    client: str | None = Field(None, max_length=40, pattern=r"^[A-Za-z0-9-]+$", description="An id of the page.")
-    sequence: int = Field(0, ge=0, le=2**53, description="Increasing; a newer request cancels older ones.")
-
-
-class PlanRequest(Numbered):
-    """One start and one goal, and how to plan between them."""
-
-    environment: str = Field(max_length=64, description="Name of the environment.")
-    start: Point = Field(description="Goal dimensions (at rest), or a full planning state.")
-    goal: Point = Field(description="Goal dimensions.")
-    length: int | None = Field(None, ge=2, le=4096, description="States of the plan; predicted if omitted.")
-    gamma: FiniteFloat | None = Field(None, gt=0, le=10, description="Margin on the predicted length.")
-    risk: FiniteFloat | None = Field(
-        None, gt=0, lt=1, description="Accepted probability of not arriving, in place of gamma; the scene says whether."
-    )
-    sampler: Annotated[str, Field(max_length=64), AfterValidator(_known_sampler)] | None = Field(
-        None, description="One of the scene's `samplers`."
-    )
-    steps: int | None = Field(None, ge=1, le=1000, description="Reverse steps.")
-    seed: int = Field(0, ge=0, le=2**31 - 1, description="Seed of the noise.")
-
-
-class ExecuteRequest(PlanRequest):
-    """A plan, and how to execute it."""
-
-    protocol: Protocol = Field("ss", description="ss: single-shot; rp: replan-on-deviation.")
-
-
-class StreamRequest(PlanRequest):
-    """Horizon, plan and, if requested, execution, one line each."""
-
-    protocol: Protocol | None = Field(None, description="How to execute; not executed if omitted.")
-
-
-class Pair(_Strict):
-    """A start and a goal."""
-
-    start: Point
-    goal: Point
-
-
-class LengthsRequest(_Strict):
-    """A request for the horizons of many pairs."""
-
-    environment: str = Field(max_length=64)
-    pairs: list[Pair] = Field(min_length=1, max_length=MAX_PAIRS)
-    gamma: FiniteFloat | None = Field(None, gt=0, le=10)
-    risk: FiniteFloat | None = Field(None, gt=0, lt=1)
-
-
-class FieldRequest(Numbered):
-    """The distance field to a goal, over one view."""
-
-    environment: str = Field(max_length=64)
-    start: Point = Field(description="Fixes the plane of the field in a view of three dimensions.")
-    goal: Point
-    view: int = Field(0, ge=0, le=7, description="Number of the view.")
-    points: int = Field(96, ge=8, le=MAX_GRID, description="Points along the longer side.")
-
-
-class EnvironmentEntry(_Strict):
+class EnvironmentEntry(Strict):
     """One environment of the list."""
 
     name: str
@@ -104,7 +20,7 @@ class EnvironmentEntry(_Strict):
     commands: list[str] = Field(description="Commands that get what is missing.")
 
 
-class View(_Strict):
+class View(Strict):
     """One picture of the environment: which goal dimension runs to the right, and which upwards."""
 
     title: str
@@ -114,7 +30,15 @@ class View(_Strict):
     up_range: list[float]
 
 
-class SceneReply(_Strict):
+class MapReply(Strict):
+    """A maze's map: `#` wall, `O` free. Rows are x, columns are y."""
+
+    rows: list[str]
+    origin: list[float] = Field(description="Centre of the first cell of the first row.")
+    cell: float = Field(description="Side of a cell, in units.")
+
+
+class SceneReply(Strict):
     """What is needed to draw an environment and to plan in it."""
 
     environment: str
@@ -124,6 +48,9 @@ class SceneReply(_Strict):
     views: list[View]
     walls: list[list[float]] = Field(description="x_low, x_high, y_low, y_high.")
     radius: float = Field(description="Of the body, in units: a wall must be this far.")
+    clearance: float = Field(description="Points nearer to a wall, in units, are refused.")
+    map: MapReply | None = Field(description="Where walls can be added and removed.")
+    spatial: bool = Field(description="Whether executions can have a skeleton.")
     tolerance: list[float] = Field(description="Half sides of the goal region, in units.")
     control_dt: float
     horizons: list[int]
@@ -141,16 +68,17 @@ class SceneReply(_Strict):
     commands: list[str] = Field(description="Commands that make what executing needs.")
     start: list[float]
     goal: list[float]
+    opening: str = Field(description="How this start and goal were chosen.")
 
 
-class InstanceReply(_Strict):
+class InstanceReply(Strict):
     """A random pair."""
 
     start: list[float]
     goal: list[float]
 
 
-class HorizonReply(_Strict):
+class HorizonReply(Strict):
     """L_hat and its uncertainty."""
 
     length: int = Field(description="L_hat: states of the plan, after gamma and clipping.")
@@ -163,7 +91,7 @@ class HorizonReply(_Strict):
     notes: list[str]
 
 
-class PlanReply(_Strict):
+class PlanReply(Strict):
     """A plan and its denoising. States are in the environment's units."""
 
     environment: str
@@ -171,6 +99,8 @@ class PlanReply(_Strict):
     state_names: list[str]
     goal: list[float]
     states: list[list[float]]
+    route: list[list[float]] = Field(description="Goal dimensions of the route of a composed plan; else empty.")
+    pieces: list[list[int]] = Field(description="First and last state of each piece of a composed plan.")
     frames: list[int] = Field(description="Reverse steps shown in `denoising`.")
     denoising: list[list[list[float]]] = Field(description="Goal dimensions of the knots after those steps.")
     sampler: str
@@ -180,30 +110,46 @@ class PlanReply(_Strict):
     seconds: float
 
 
-class PlannedReply(_Strict):
+class PlannedReply(Strict):
     """A horizon and its plan."""
 
     horizon: HorizonReply
     plan: PlanReply
 
 
-class MadePlan(_Strict):
+class MadePlan(Strict):
     """A plan made during an execution."""
 
     step: int
     length: int
-    reason: Literal["start", "deviation", "ended"]
+    reason: Reason
     places: list[list[float]] = Field(description="Its goal dimensions, subsampled.")
+    route: list[list[float]] = Field(description="Of a composed plan; else empty.")
+    seconds: float = Field(description="Time that planning took.")
 
 
-class ExecutionReply(_Strict):
+class SkeletonReply(Strict):
+    """A robot as lines between points, in units; z is up."""
+
+    bones: list[list[float]] = Field(description="Two points each, and the radius.")
+    steps: list[int] = Field(description="The control steps of `poses`.")
+    poses: list[list[list[float]]] = Field(description="x, y, z of every point.")
+
+
+class ExecutionReply(Strict):
     """An execution."""
 
     protocol: Protocol
     success: bool
     steps: int
+    ending: Ending
+    explanation: str = Field(description="Why it ended, in a sentence.")
+    missed_by: float = Field(description="Distance to the goal at the end, in units.")
     places: list[list[float]] = Field(description="Goal dimensions after every control step.")
+    states: list[list[float]] = Field(description="Planning states, if there is more to them than places; else empty.")
     plans: list[MadePlan]
+    intrusions: int = Field(description="Control steps inside boxes to avoid.")
+    skeleton: SkeletonReply | None
     final_distance: float = Field(description="To the goal, normalised; success is within epsilon.")
     epsilon: float
     budget: int | None
@@ -211,7 +157,7 @@ class ExecutionReply(_Strict):
     control_seconds: float
 
 
-class MethodReply(_Strict):
+class MethodReply(Strict):
     """One method of a comparison."""
 
     method: str
@@ -221,13 +167,44 @@ class MethodReply(_Strict):
     execution: ExecutionReply
 
 
-class LengthsReply(_Strict):
+class CandidateReply(Strict):
+    """One of several plans for a pair."""
+
+    places: list[list[float]] = Field(description="Its goal dimensions, subsampled.")
+    score: float = Field(description="Steps by which its worst part is shorter than predicted: lower is better.")
+
+
+class CandidatesReply(Strict):
+    """Several plans for a pair, with the Length Predictor's score."""
+
+    length: int
+    best: int = Field(description="Number of the one that `candidates` would return, from 0.")
+    candidates: list[CandidateReply]
+    seconds: float
+
+
+class TrialReply(Strict):
+    """One execution of a random pair."""
+
+    number: int
+    start: list[float]
+    goal: list[float]
+    success: bool
+    ending: Ending
+    explanation: str
+    length: int = Field(description="States of the first plan.")
+    steps: int
+    replans: int
+    planning_seconds: float
+
+
+class LengthsReply(Strict):
     """L_hat of every pair."""
 
     lengths: list[int]
 
 
-class FieldReply(_Strict):
+class FieldReply(Strict):
     """Steps to the goal, row by row from the lower end of the `up` dimension; -1 where no start can be."""
 
     rows: int
@@ -237,7 +214,7 @@ class FieldReply(_Strict):
     steps: list[float]
 
 
-class RefusalReply(_Strict):
+class RefusalReply(Strict):
     """Why a request was not answered."""
 
     kind: str

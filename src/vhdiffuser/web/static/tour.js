@@ -1,0 +1,91 @@
+// The first visit: four steps, each beside what it explains. It can be skipped, and is remembered.
+
+const KEY = "vhd-tour-seen";
+const STEPS = [
+  [".stage", "The scene", "Drag the goal (diamond) or the start (round). With the keyboard, Tab to one and use the arrow keys. The red square is the goal region, to scale."],
+  ["#horizon-card", "The horizon is predicted", "How many states does the plan need? The Length Predictor answers at once. The band shows how much that depends on the exact pair; H1 to H3 are the fixed horizons of the baselines."],
+  ["#execution-card", "Plan, then execution", "The plan is denoised (above) and followed by the robot. If it leaves the plan, it replans with a new horizon. While it plays, move the goal: it replans from where it is."],
+  ["#tools-card", "Look closer", "The distance field, 64 candidates by score, routes of long plans, own obstacles, fixed horizons beside the predicted one, statistics over random pairs, and a film of it all."],
+];
+
+const remembered = () => {
+  try {
+    return localStorage.getItem(KEY) !== null;
+  } catch {
+    return false; // storage is switched off: the tour is shown at every visit
+  }
+};
+
+export class Tour {
+  #step = 0;
+  #before = null;
+
+  constructor(dialog) {
+    this.dialog = dialog;
+    dialog.querySelector(".tour-next").addEventListener("click", () => this.#go(this.#step + 1));
+    dialog.querySelector(".tour-back").addEventListener("click", () => this.#go(this.#step - 1));
+    dialog.querySelector(".tour-skip").addEventListener("click", () => this.end());
+    dialog.addEventListener("keydown", (event) => {
+      event.stopPropagation(); // not the page's shortcuts
+      if (event.key === "Escape") this.end();
+    });
+    window.addEventListener("resize", () => this.#place());
+    window.addEventListener("scroll", () => this.#place(), { passive: true });
+  }
+
+  beginOnFirstVisit() {
+    if (!remembered()) this.begin();
+  }
+
+  begin() {
+    this.#before = document.activeElement;
+    this.dialog.hidden = false;
+    this.#go(0);
+  }
+
+  end() {
+    this.dialog.hidden = true;
+    this.#mark(null);
+    try {
+      localStorage.setItem(KEY, "1");
+    } catch { /* see above */ }
+    if (this.#before?.isConnected) this.#before.focus({ preventScroll: true });
+  }
+
+  #go(step) {
+    if (step >= STEPS.length) {
+      this.end();
+      return;
+    }
+    this.#step = Math.max(step, 0);
+    const [selector, title, text] = STEPS[this.#step];
+    this.dialog.querySelector("h2").textContent = title;
+    this.dialog.querySelector(".tour-text").textContent = text;
+    this.dialog.querySelector(".tour-count").textContent = `${this.#step + 1} of ${STEPS.length}`;
+    this.dialog.querySelector(".tour-back").disabled = this.#step === 0;
+    this.dialog.querySelector(".tour-next").textContent = this.#step + 1 < STEPS.length ? "Next" : "Done";
+    const target = document.querySelector(selector);
+    this.#mark(target);
+    target.scrollIntoView({ block: "nearest" });
+    this.#place();
+    this.dialog.querySelector(".tour-next").focus({ preventScroll: true });
+  }
+
+  #mark(target) {
+    for (const old of document.querySelectorAll(".toured")) old.classList.remove("toured");
+    target?.classList.add("toured");
+  }
+
+  // Beside its target where there is room; on a phone, the style sheet puts it at the lower edge.
+  #place() {
+    if (this.dialog.hidden) return;
+    const target = document.querySelector(STEPS[this.#step][0]).getBoundingClientRect();
+    const { offsetWidth: width, offsetHeight: height } = this.dialog;
+    const room = { right: window.innerWidth - target.right, left: target.left };
+    let left = room.right >= width + 24 ? target.right + 12 : room.left >= width + 24 ? target.left - width - 12 : target.right - width - 12;
+    left = Math.min(Math.max(left, 12), window.innerWidth - width - 12);
+    const top = Math.min(Math.max(target.top, 12), window.innerHeight - height - 12);
+    this.dialog.style.left = `${left}px`;
+    this.dialog.style.top = `${top}px`;
+  }
+}
