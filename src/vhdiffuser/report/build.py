@@ -225,7 +225,7 @@ def draw_figures(
 
 
 def _margin(config: Mapping[str, Any]) -> str:
-    """What sets the lengths of plans: gamma, a risk, or a fixed horizon; of other planners, none."""
+    """What sets the lengths of plans: gamma, a risk or a fixed horizon; a planner of another kind has none of them."""
     if config["horizon"] is not None:
         return f"L = {config['horizon']}"
     return str(config.get("gamma", "-")) if config.get("risk") is None else f"risk {config['risk']:g}"
