@@ -32,8 +32,6 @@ BANDS = 8
 PER_BAND = 300
 WIDTH = 50
 """Steps of a band; larger mazes have a multiple of it, so that eight bands reach across them."""
-SPEED = 0.0385
-"""Units a step of maze2d, as the successor's paper states it."""
 GridName = Literal["cells", "fine"]
 _POINTS = {"cells": 1, "fine": 26}
 """Grid points per side of a cell, which is as wide as the narrowest wall; 26 are 0.0385 units apart in maze2d."""

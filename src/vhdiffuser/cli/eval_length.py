@@ -134,9 +134,9 @@ class EvalLength:
         if self.diagnostic == "behaviour":
             self._print([row for run, p in predictors.items() for row in self._behaviour(environment, run, p, seed)])
             return
-        fitted = self.speed is None and not name.startswith("maze2d-")
+        fitted = self.speed is None and environment.grid_speed is None
         first = next(iter(predictors.values()))
-        speed = self.speed or (bands.fitted_speed(first, environment, seed, self.grid) if fitted else bands.SPEED)
+        speed = self.speed or environment.grid_speed or bands.fitted_speed(first, environment, seed, self.grid)
         pairs = bands.draw_banded(environment, seed, speed, self.grid)
         facts = {"environment": name, "seed": seed, "grid": self.grid, "speed_fitted": fitted}
         rows = [

@@ -67,6 +67,8 @@ class Environment:
     """Walls or bounds, and how to draw them."""
     shortest_steps: Callable[[FloatArray, FloatArray], FloatArray] | None = None
     """(n, goal_dim) starts and goals -> (n,) true shortest steps, if they are known: the truth of `vhd eval-length`."""
+    grid_speed: float | None = None
+    """Units per step of the grid that `vhd eval-length --diagnostic bands` takes as truth (default: fitted)."""
     controller: str = "inverse_dynamics"
     """Low-level controller: `pd`, `displacement`, `inverse_dynamics`, `path_following` (inverse dynamics along the
     plan's path, whatever its index), or the name of a registered one."""

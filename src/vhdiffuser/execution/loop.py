@@ -201,6 +201,7 @@ class ControlLoop:
     def _planned(
         self, episodes: Sequence[Episode], states: FloatArray, goals: FloatArray, seeds: IntArray
     ) -> list[Plan]:
+        lengths: IntArray | None = None
         if self.horizon is not None:
             lengths = np.full(len(episodes), self.horizon)
         elif (lengths := self.planner.predict_lengths(states, goals)) is not None:

@@ -87,6 +87,7 @@ def _environment(
         spec=spec,
         simulator=partial(_simulator, spec, maze),
         geometry=Geometry(walls=maze.walls, radius=BALL_RADIUS, cell=partial(_cell, maze), unit="cells"),
+        grid_speed=0.0385,  # as HorizonFlow's diagnostic has it
         controller="pd",
         horizons=horizons,
         step_budget=budget,
