@@ -60,6 +60,11 @@ def test_a_risk_takes_the_margin_that_keeps_it(planner, risk, multiple):
     assert horizon.interval == pytest.approx((0.8 * horizon.length, 0.95 * horizon.length))
 
 
+def test_a_horizon_tells_a_goal_in_a_wall(planner):
+    assert planner.horizon([1, 1, 0, 0], [3, 1]).reachable
+    assert planner.horizon([1, 1, 0, 0], [2, 2]).reachable is False  # between the U's arms, within the data's limits
+
+
 def test_gamma_replaces_a_risk_and_none_changes_nothing(planner):
     risky = planner.with_options(risk=0.05)
     assert risky.with_options(risk=None).options.risk == 0.05

@@ -44,6 +44,7 @@ def test_a_saved_planner_comes_back_and_plans_the_same_to_the_bit(planner, tmp_p
     assert {path.name for path in (tmp_path / "mine").iterdir()} == {
         "planner.safetensors",
         "length.safetensors",
+        "support.safetensors",
         "calibration.json",
         "config.json",
         "README.md",
@@ -53,6 +54,10 @@ def test_a_saved_planner_comes_back_and_plans_the_same_to_the_bit(planner, tmp_p
     same_plans(changed, back)
     same_plans(changed.with_options(candidates=3), load_planner(str(tmp_path / "mine"), candidates=3))
     assert back.motion == planner.motion
+    places = np.array([[1.0, 1.0], [2.0, 2.0]])  # free, and in the wall between the U's arms
+    supports = [made.length_predictor.support(places) for made in (planner, back)]
+    np.testing.assert_array_equal(*supports)
+    assert supports[0][0] > supports[0][1]
     for kind in ("planner", "length"):  # where it came from is not lost
         _, before = load_model(shipped_path(ENV, kind), kind)
         _, after = load_model(tmp_path / f"mine/{kind}.safetensors", kind)

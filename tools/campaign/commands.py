@@ -62,6 +62,14 @@ JOBS = {
             ),
             killed=True,
         ),
+        Job(
+            "calibrate",
+            (
+                *("calibrate", ENV, "--weights", "shipped", "--n", "20", "--workers", "2"),
+                *("--out", "calibration.json", "--quiet"),
+            ),
+            killed=True,
+        ),
         Job("export", ("models", "export", ENV, "--out", "exported", "--quiet"), ("planner", "length"), killed=True),
     )
 }

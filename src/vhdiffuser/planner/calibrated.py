@@ -56,6 +56,8 @@ class Horizon:
     """Probability of arriving within `length` control steps; None without a calibration."""
     interval: tuple[float, float] | None
     """Control steps after which it arrives, if it does: 10 and 90 % quantile; None without a calibration."""
+    reachable: bool | None
+    """Whether both ends lie where the data is and observed moves connect them; None if the predictor cannot tell."""
 
 
 def write_calibration(path: Path, calibration: Calibration) -> Path:
@@ -145,12 +147,15 @@ def horizon(planner: Planner, start: npt.ArrayLike, goal: npt.ArrayLike, length:
     starts, goals = as_numbers("a start", start)[None], as_numbers("a goal", goal)[None]
     shortest = planner.predict_steps(starts, goals)
     L = int(planner.predict_lengths(starts, goals)[0]) if length is None else as_whole("length", length, least=2)
+    predictor, reachable = planner.length_predictor, None
+    if isinstance(predictor, LengthPredictor) and predictor.landmarks is not None:
+        reachable = bool(predictor.reachable(starts, goals)[0])
     if planner.calibration is None:
-        return Horizon(L, float(shortest[0]), None, None)
+        return Horizon(L, float(shortest[0]), None, None, reachable)
     calibration = applicable(planner)
     low, high = calibration.interval(shortest, [L])[0]
     probability = float(calibration.probability(shortest, [L])[0])
-    return Horizon(L, float(shortest[0]), probability, (float(low), float(high)))
+    return Horizon(L, float(shortest[0]), probability, (float(low), float(high)), reachable)
 
 
 def plan_until(

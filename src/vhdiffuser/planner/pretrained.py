@@ -100,7 +100,7 @@ def headers_of(planner: Planner, origin: ModelHeader | None) -> dict[str, ModelH
 
 
 def predictor_models(predictor: StepsPredictor | None) -> dict[str, tuple[Tensors, ModelHeader]]:
-    """The model files of a planner's Length Predictor: itself, and its route graph if it has one."""
+    """The model files of a planner's Length Predictor: itself, and its route graph or landmarks if it has them."""
     if predictor is None:
         return {}
     if not isinstance(predictor, LengthPredictor):
@@ -112,6 +112,8 @@ def predictor_models(predictor: StepsPredictor | None) -> dict[str, tuple[Tensor
     models = {"length": (predictor.network.tensors, header)}
     if (routes := predictor.routes) is not None:
         models["route"] = routes.model(predictor.spec, predictor.normalizer, header.data_fingerprint)
+    elif (landmarks := predictor.landmarks) is not None:
+        models["support"] = landmarks.model(predictor.spec, predictor.normalizer, header.data_fingerprint)
     return models
 
 
