@@ -24,7 +24,7 @@ export class Results {
     $("length").textContent = horizon.length;
     drawRuler($("ruler"), scene, horizon);
     const quantiles = horizon.quantile_spread === null ? "" : ` Predicted quantiles lie ${Math.round(horizon.quantile_spread)} steps apart.`;
-    const chance = horizon.probability === null ? "" : ` Arrives with probability ${horizon.probability.toFixed(2)}, mostly after ${horizon.interval.join(" to ")} steps.`;
+    const chance = horizon.probability === null || horizon.reachable === false ? "" : ` Arrives with probability ${horizon.probability.toFixed(2)}, mostly after ${horizon.interval.join(" to ")} steps.`;
     $("spread").textContent = `${horizon.low} to ${horizon.high} for starts and goals within the tolerance.${quantiles}${chance}`;
     $("notes").hidden = horizon.notes.length === 0;
     $("notes").textContent = horizon.notes.join(" ");

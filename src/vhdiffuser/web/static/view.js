@@ -214,7 +214,7 @@ export class View {
       context.setLineDash([]);
     }
     if (layer.dots) for (const point of points) this.#disc(point, layer.dots);
-    if (layer.diamonds) points.forEach((point, number) => this.#diamond(point, layer.diamonds[number], colours));
+    if (layer.diamonds) this.#drawDiamonds(points, layer.diamonds, colours);
     if (layer.body) {
       this.#disc(points[0], Math.max(layer.body * this.scale, 5));
       context.strokeStyle = colours.card;
@@ -234,6 +234,16 @@ export class View {
     this.context.beginPath();
     this.context.arc(x, y, radius, 0, 2 * Math.PI);
     this.context.fill();
+  }
+
+  // Of labels that would lie over each other, the first is written.
+  #drawDiamonds(points, labels, colours) {
+    const written = [];
+    points.forEach((point, number) => {
+      const free = written.every(([x, y]) => Math.abs(x - point[0]) > 40 || Math.abs(y - point[1]) > 13);
+      if (free) written.push(point);
+      this.#diamond(point, free ? labels[number] : "", colours);
+    });
   }
 
   #diamond([x, y], label, colours) {
