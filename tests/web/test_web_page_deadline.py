@@ -39,7 +39,7 @@ def test_too_early_a_deadline_says_in_place_what_would_do(page):
             r"^91 steps are too few: 114 would do with a risk of 5 %\. By step 91 it arrives with probability 0\.7\d\.$"
         )
     )
-    expect(page.locator("#verdict")).to_have_text("Not executed: the deadline is too early.")
+    expect(page.locator("#verdict")).to_have_text("Not executed: the deadline is too early; 114 steps would do.")
     expect(page.locator("#refusal")).to_be_hidden()
     expect(page.locator("#save-json")).to_be_disabled()
     page.locator("#risk").select_option("0.2")

@@ -36,7 +36,7 @@ export function fillControls(scene, state, colours) {
   $("gamma").value = state.gamma;
   $("gamma-value").textContent = Number(state.gamma).toFixed(2);
   $("risk").value = state.risk ?? "";
-  $("risk").options[0].text = state.deadline === null ? "as the margin says" : "5 %, unless chosen";
+  $("risk").options[0].text = state.deadline === null ? "by the margin" : "5 % (default)";
   $("risk").disabled = !scene.calibrated;
   $("deadline").value = state.deadline ?? "";
   $("deadline").max = scene.step_budget;

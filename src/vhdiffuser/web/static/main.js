@@ -221,7 +221,7 @@ function refuseDeadline() {
   denoising.load(0);
   playing.load(0);
   allowSaving(false);
-  results.refused("the deadline is too early.");
+  results.refused(`the deadline is too early; ${results.shown.horizon.deadline.steps} steps would do.`);
   $("status").textContent = `No plan arrives by step ${state.deadline} with the accepted risk.`;
   redraw();
 }
