@@ -238,15 +238,16 @@ export class View {
 
   // Of labels that would lie over each other, the first is written.
   #drawDiamonds(points, labels, colours) {
+    for (const point of points) this.#diamond(point, colours);
     const written = [];
     points.forEach((point, number) => {
-      const free = written.every(([x, y]) => Math.abs(x - point[0]) > 40 || Math.abs(y - point[1]) > 13);
-      if (free) written.push(point);
-      this.#diamond(point, free ? labels[number] : "", colours);
+      if (written.some(([x, y]) => Math.abs(x - point[0]) < 40 && Math.abs(y - point[1]) < 13)) return;
+      written.push(point);
+      this.#diamondLabel(point, labels[number], colours);
     });
   }
 
-  #diamond([x, y], label, colours) {
+  #diamond([x, y], colours) {
     const { context } = this;
     context.fillStyle = colours.replan;
     context.strokeStyle = colours.card;
@@ -256,6 +257,12 @@ export class View {
     context.closePath();
     context.fill();
     context.stroke();
+  }
+
+  #diamondLabel([x, y], label, colours) {
+    const { context } = this;
+    context.fillStyle = colours.replan;
+    context.strokeStyle = colours.card;
     context.font = "600 11px system-ui, sans-serif";
     context.textAlign = "left";
     context.textBaseline = "middle";
