@@ -18,7 +18,9 @@ from vhdiffuser.envs.base import Skeleton
 from vhdiffuser.envs.maze2d.maze import UMAZE
 from vhdiffuser.envs.maze2d.simulator import Maze2dEnv
 from vhdiffuser.envs.registry import get_environment
+from vhdiffuser.length.calibration import Calibration
 from vhdiffuser.normalizer import Normalizer
+from vhdiffuser.planner.calibrated import planner_digests
 from vhdiffuser.planner.planner import Planner
 from vhdiffuser.web.library import Entry, Library, Loaded, Missing, SimulatorPool
 
@@ -77,12 +79,23 @@ class MastEnv(Maze2dEnv):
         return Skeleton(np.stack([foot, foot + np.array([0, 0, 1])], axis=1), ((0, 1, 0.05),))
 
 
+def calibrated(planner: Planner) -> Planner:
+    """Fails at 20, 5 and 2 % of horizons of 1, 1.25 and 1.5 times the predicted length, whatever the distance."""
+    failure = np.array([[0.9, 0.2, 0.05, 0.02]] * 2)
+    shares = np.full_like(failure, 0.8)
+    made = {"models": planner_digests(planner)}
+    multiples = np.array([0.8, 1.0, 1.25, 1.5])
+    planner.calibration = Calibration(np.array([10.0, 100.0]), multiples, failure, shares, shares + 0.15, made)
+    return planner
+
+
 def load_toy(controller: Controller | None = None) -> Loaded:
     env = MastEnv(SPEC, UMAZE)
+    planner = Planner(StraightLines(), CONFIG, SPEC, NORMALIZER, Ruler(), options=OPTIONS, outside="ignore")
     return Loaded(
         environment=ENVIRONMENT,
         env=env,
-        planner=Planner(StraightLines(), CONFIG, SPEC, NORMALIZER, Ruler(), options=OPTIONS, outside="ignore"),
+        planner=calibrated(planner),
         fixed={64: Planner(StraightLines(), CONFIG, SPEC, NORMALIZER, options=OPTIONS, outside="ignore")},
         controller=controller or make_controller(ENVIRONMENT.controller, SPEC),
         pool=SimulatorPool(partial(MastEnv, SPEC, UMAZE), env),
@@ -90,7 +103,7 @@ def load_toy(controller: Controller | None = None) -> Loaded:
 
 
 def load_data_only() -> Loaded:
-    """Without a simulator, with a gamma beyond the others'."""
+    """Without a simulator and a calibration, with a gamma beyond the others'."""
     toy = load_toy()
     spec = replace(SPEC, name="toy-data")
     planner = Planner(

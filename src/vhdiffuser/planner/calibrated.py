@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 FILE, FORMAT = "calibration.json", 1
 DEADLINE_RISK = 0.05
 """Accepted risk of a deadline where the planner's options name none."""
-_ROUNDS = 3
+ROUNDS = 3
 """Plans made to arrive at a step: each corrects the length of the one before it."""
 Arrive = Literal["by", "at"]
 """Before a deadline, or at it."""
@@ -190,7 +190,7 @@ def _slowed(
     A controller aims one state ahead, so the robot is there one step before its plan.
     """
     total = T + 1
-    for _ in range(_ROUNDS):  # from the second on with the states that the plan spends in the goal region
+    for _ in range(ROUNDS):  # from the second on with the states that the plan spends in the goal region
         slow = planner.with_options(stretch=max(planner.options.stretch * total / length, 1.0))
         slow.lengths = (planner.lengths[0], max(planner.lengths[1], total))
         plan = slow.plan(start, goal, total, seed=seed, keep_denoising=keep_denoising)

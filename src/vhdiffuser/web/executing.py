@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -13,8 +14,9 @@ from vhdiffuser.benchmark.methods import METHODS, Method
 from vhdiffuser.envs.base import PlanningEnv
 from vhdiffuser.envs.protocols import ExecutionRule, paper_rule
 from vhdiffuser.errors import VhdError
-from vhdiffuser.execution.loop import ControlLoop, Episode, Group
+from vhdiffuser.execution.loop import BatchPlanner, ControlLoop, Episode, Group, plan_seed
 from vhdiffuser.execution.simulators import Simulators
+from vhdiffuser.planner.forwarding import BeginsWith
 from vhdiffuser.planner.planner import Planner
 from vhdiffuser.trajectories import Plan
 from vhdiffuser.types import FloatArray, Instance
@@ -40,6 +42,8 @@ def execute(loaded: Loaded, request: ExecuteRequest, instance: Instance) -> Exec
 
 def execute_method(loaded: Loaded, request: ExecuteRequest, instance: Instance, name: MethodName) -> MethodReply:
     """One of `COMPARED` on this pair; all have the request's seed."""
+    if request.deadline is not None:
+        raise VhdError("a comparison is one of horizons, which a deadline would set: leave out the deadline.")
     method = METHODS[name]
     horizon = method.horizon(loaded.environment)
     own = None if horizon is None else loaded.fixed.get(horizon)
@@ -105,8 +109,12 @@ def _run(
         )
     budget = loaded.environment.step_budget + (request.moves[-1].step if request.moves else 0)
     rule, boxes = paper_rule(request.protocol, budget), avoided(loaded, request)
-    keeping = Keeping(planner, boxes, predicted=horizon is None)
-    loop = ControlLoop(keeping, loaded.controller, rule, request.seed, horizon)
+    used: BatchPlanner = Keeping(planner, boxes, predicted=horizon is None)
+    begun = time.perf_counter()
+    if request.deadline is not None:
+        used = BeginsWith(planner, _plan_until(planner, request, instance))
+    planned = time.perf_counter() - begun
+    loop = ControlLoop(used, loaded.controller, rule, request.seed, horizon)
     with loaded.pool.lent() as simulators:
         episode, made = _drive(loop, simulators, instance, _checked_moves(loaded, request.moves, instance))
     spec, rollout = loaded.spec, episode.rollout(loaded.spec.action_dim)
@@ -128,9 +136,15 @@ def _run(
         final_distance=round(loop.distance_to_goal(episode), 4),
         epsilon=spec.epsilon,
         budget=rule.budget,
-        planning_seconds=round(episode.planning, 4),
+        planning_seconds=round(planned + episode.planning, 4),
         control_seconds=round(episode.control, 4),
     )
+
+
+def _plan_until(planner: Planner, request: ExecuteRequest, instance: Instance) -> Plan:
+    """The plan for the request's deadline, as `planning.plan` makes it."""
+    seed = plan_seed(request.seed, 0, 0)
+    return planner.plan(instance.start, instance.goal, deadline=request.deadline, arrive=request.arrive, seed=seed)
 
 
 def _drive(

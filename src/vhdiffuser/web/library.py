@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,6 +23,9 @@ from vhdiffuser.weights.places import Source, find_model, shipped_environments
 if TYPE_CHECKING:
     from vhdiffuser.control.base import Controller
     from vhdiffuser.planner.planner import Planner
+
+
+_log = logging.getLogger(__name__)
 
 
 class SimulatorPool:
@@ -189,6 +193,7 @@ def _missing(name: str, source: Source) -> Missing:
 
 def _load(name: str, source: Source) -> Loaded:
     from vhdiffuser.control.base import default_controller
+    from vhdiffuser.planner.calibrated import belongs
     from vhdiffuser.planner.load import load_planner
     from vhdiffuser.planner.planner import Planner
 
@@ -197,10 +202,14 @@ def _load(name: str, source: Source) -> Loaded:
     paths = {horizon: find_model(name, "planner", source, horizon) for horizon in environment.horizons}
     dynamics = find_model(name, "dynamics", source)
     executes = isinstance(env, PlanningEnv) and (not environment.learns_control or dynamics.is_file())
+    planner = load_planner(name, source=source, outside="ignore")
+    if planner.calibration is not None and not belongs(planner, planner.calibration):
+        _log.warning("%s: calibrated with other weights, so without risk and deadline: `vhd calibrate %s`", name, name)
+        planner.calibration = None
     return Loaded(
         environment=environment,
         env=env,
-        planner=load_planner(name, source=source, outside="ignore"),
+        planner=planner,
         fixed={
             horizon: Planner.load(path, outside="ignore", lengths=(2, max(spec.T_max, horizon)))
             for horizon, path in paths.items()

@@ -13,15 +13,23 @@ from vhdiffuser.diffusion.interpolation import knot_count
 from vhdiffuser.envs.base import InstanceSource
 from vhdiffuser.errors import BlockedRouteWarning, VhdError
 from vhdiffuser.execution.loop import plan_seed
+from vhdiffuser.length.predictor import OFF_SUPPORT, LengthPredictor
 from vhdiffuser.normalizer import Normalizer
-from vhdiffuser.planner.calibrated import belongs
+from vhdiffuser.planner.calibrated import DEADLINE_RISK
 from vhdiffuser.planner.candidates import candidate_seeds, largest_excess
 from vhdiffuser.planner.compose import window_starts
 from vhdiffuser.planner.planner import Planner
 from vhdiffuser.trajectories import Plan
 from vhdiffuser.types import EnvSpec, FloatArray, Instance, IntArray
 from vhdiffuser.web.library import Loaded
-from vhdiffuser.web.replies import CandidateReply, CandidatesReply, HorizonReply, LengthsReply, PlanReply
+from vhdiffuser.web.replies import (
+    CandidateReply,
+    CandidatesReply,
+    DeadlineReply,
+    HorizonReply,
+    LengthsReply,
+    PlanReply,
+)
 from vhdiffuser.web.requests import CandidatesRequest, LengthsRequest, PlanningRequest, PlanRequest
 from vhdiffuser.web.scene import checked_instance, notes_on, numbers, tolerance
 
@@ -40,9 +48,16 @@ def planner_of(loaded: Loaded, request: PlanningRequest) -> Planner:
             f"length {request.length} is out of range: {loaded.spec.name} has plans of "
             f"{loaded.spec.L_min} to {loaded.spec.T_max} states."
         )
-    return loaded.planner.with_options(
+    planner = loaded.planner.with_options(
         sampler=request.sampler, steps=request.steps, gamma=request.gamma, risk=request.risk
     )
+    if not isinstance(request, PlanRequest) or request.deadline is None:
+        return planner
+    if request.deadline > loaded.environment.step_budget:
+        raise VhdError(f"a deadline of {loaded.spec.name} is at most {loaded.environment.step_budget} control steps.")
+    if request.length is not None or avoided(loaded, request) is not None:
+        raise VhdError("a deadline sets the length, and knows no boxes or added walls: leave out one or the other.")
+    return planner if planner.options.risk is not None else planner.with_options(risk=DEADLINE_RISK)
 
 
 def avoided(loaded: Loaded, request: PlanningRequest) -> FloatArray | None:
@@ -101,19 +116,42 @@ def horizon(loaded: Loaded, request: PlanRequest, instance: Instance) -> Horizon
     if request.length is None and lengths[0] == loaded.spec.T_max:
         notes.append(f"L_hat is clipped at T_max = {loaded.spec.T_max} states; the plan may be too short to follow.")
     length = request.length or int(lengths[0])
-    known = None
-    if planner.calibration is not None and belongs(planner, planner.calibration):
-        known = planner.horizon(instance.start, instance.goal, length)
+    known = planner.horizon(instance.start, instance.goal, length)
+    if known.reachable is False:
+        notes.append(_off_the_data(planner, instance))
     return HorizonReply(
         length=length,
         predicted=request.length is None,
         low=int(lengths.min()),
         high=int(lengths.max()),
         quantile_spread=_quantile_spread(loaded, instance),
-        probability=None if known is None or known.probability is None else round(known.probability, 4),
-        interval=None if known is None or known.interval is None else [round(end) for end in known.interval],
+        probability=None if known.probability is None else round(known.probability, 4),
+        interval=None if known.interval is None else [round(end) for end in known.interval],
+        reachable=known.reachable,
+        deadline=None if request.deadline is None else _deadline(planner, instance, request.deadline, length),
         notes=notes,
     )
+
+
+def _deadline(planner: Planner, instance: Instance, deadline: int, needed: int) -> DeadlineReply:
+    """Whether a plan of the `needed` states, which keeps the planner's risk, is in time."""
+    by_then = planner.horizon(instance.start, instance.goal, deadline).probability
+    risk = planner.options.risk
+    assert by_then is not None, "a length that keeps a risk needs a calibration"
+    assert risk is not None, "planner_of sets one"
+    return DeadlineReply(
+        limit=deadline, kept=needed <= deadline, steps=needed, risk=risk, probability=round(by_then, 4)
+    )
+
+
+def _off_the_data(planner: Planner, instance: Instance) -> str:
+    """Why a pair is not reachable."""
+    assert isinstance(planner.length_predictor, LengthPredictor)
+    ends = {"start": planner.spec.goal_of(instance.start), "goal": instance.goal}
+    off = [name for name, place in ends.items() if planner.length_predictor.support(place) < OFF_SUPPORT]
+    if not off:
+        return "No moves in the data lead from the start to the goal: the horizon and the plan are guesses."
+    return f"The data never was at the {' or the '.join(off)}: the horizon and the plan are guesses there."
 
 
 def neighbours(loaded: Loaded, instance: Instance) -> tuple[FloatArray, FloatArray]:
@@ -158,10 +196,18 @@ def plan(loaded: Loaded, request: PlanRequest, instance: Instance) -> PlanReply:
     """The plan with which an execution of this seed starts, and its denoising."""
     planner, spec, boxes = planner_of(loaded, request), loaded.spec, avoided(loaded, request)
     begun = time.perf_counter()
-    seed = plan_seed(request.seed, 0, 0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", BlockedRouteWarning)
-        made = planner.plan(instance.start, instance.goal, request.length, avoid=boxes, seed=seed, keep_denoising=True)
+        made = planner.plan(
+            instance.start,
+            instance.goal,
+            request.length,
+            avoid=boxes,
+            deadline=request.deadline,
+            arrive=request.arrive,
+            seed=plan_seed(request.seed, 0, 0),
+            keep_denoising=True,
+        )
     seconds = time.perf_counter() - begun
     assert made.denoising is not None
     last = len(made.denoising) - 1

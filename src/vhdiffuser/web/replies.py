@@ -59,7 +59,7 @@ class SceneReply(Strict):
     L_min: int
     step_budget: int
     gamma: float
-    calibrated: bool = Field(description="Whether requests may name a risk.")
+    calibrated: bool = Field(description="Whether requests may name a risk or a deadline.")
     sampler: str
     samplers: list[str]
     steps: int
@@ -78,6 +78,16 @@ class InstanceReply(Strict):
     goal: list[float]
 
 
+class DeadlineReply(Strict):
+    """Whether a deadline suffices."""
+
+    limit: int = Field(description="The deadline.")
+    kept: bool = Field(description="Whether the goal is reached by it with the accepted risk; else there is no plan.")
+    steps: int = Field(description="Control steps that would do.")
+    risk: float = Field(description="The accepted risk.")
+    probability: float = Field(description="Of arriving by the deadline.")
+
+
 class HorizonReply(Strict):
     """L_hat and its uncertainty."""
 
@@ -88,6 +98,10 @@ class HorizonReply(Strict):
     quantile_spread: float | None = Field(description="Steps between the outer predicted quantiles of lengths.")
     probability: float | None = Field(description="Of arriving within the plan's length, if calibrated.")
     interval: list[int] | None = Field(description="10 and 90 % quantile of the steps to arrival, if calibrated.")
+    reachable: bool | None = Field(
+        description="Whether both ends lie where the data is and observed moves connect them; null if nobody can tell."
+    )
+    deadline: DeadlineReply | None = Field(description="If the request has one.")
     notes: list[str]
 
 

@@ -8,6 +8,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, FiniteFloat
 
 from vhdiffuser.diffusion.samplers import SAMPLERS
 from vhdiffuser.errors import UnknownNameError
+from vhdiffuser.planner.calibrated import Arrive
 
 MAX_PAIRS = 256
 """Maximum pairs per request for lengths."""
@@ -74,11 +75,24 @@ class PlanningRequest(Numbered):
     walls_known: bool = Field(True, description="Whether plans avoid added walls, as they avoid boxes.")
 
 
-class PlanRequest(PlanningRequest):
+class PairRequest(PlanningRequest):
     """One start and one goal, and how to plan between them."""
 
     start: Point = Field(description="Goal dimensions (at rest), or a full planning state.")
     goal: Point = Field(description="Goal dimensions.")
+
+
+class PlanRequest(PairRequest):
+    """One plan, with or without a deadline."""
+
+    deadline: int | None = Field(
+        None,
+        ge=2,
+        le=100_000,
+        description="Control step by which to arrive with the risk (default 0.05), up to the scene's `step_budget`; "
+        "in place of length, boxes and known walls. The scene says whether.",
+    )
+    arrive: Arrive = Field("by", description="Before the deadline, or at it.")
 
 
 class GoalMove(Strict):
@@ -107,7 +121,7 @@ class StreamRequest(Executed):
     protocol: Protocol | None = Field(None, description="How to execute; not executed if omitted.")
 
 
-class CandidatesRequest(PlanRequest):
+class CandidatesRequest(PairRequest):
     """Several plans for one pair."""
 
     count: int = Field(MAX_CANDIDATES, ge=2, le=MAX_CANDIDATES, description="Number of plans.")

@@ -9,7 +9,6 @@ from vhdiffuser.envs.base import PlanningEnv
 from vhdiffuser.envs.checked import draw_instance
 from vhdiffuser.envs.walls import extent, narrowest
 from vhdiffuser.errors import VhdError
-from vhdiffuser.planner.calibrated import belongs
 from vhdiffuser.planner.requests import EDGE
 from vhdiffuser.streams import stream
 from vhdiffuser.types import EnvSpec, FloatArray, Instance
@@ -55,7 +54,7 @@ def describe(loaded: Loaded, commands: tuple[str, ...]) -> SceneReply:
         L_min=spec.L_min,
         step_budget=loaded.environment.step_budget,
         gamma=planner.options.gamma,
-        calibrated=planner.calibration is not None and belongs(planner, planner.calibration),
+        calibrated=planner.calibration is not None,
         sampler=planner.options.sampler,
         samplers=SAMPLERS.names(),
         steps=planner.options.steps,

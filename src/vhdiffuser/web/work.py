@@ -12,6 +12,7 @@ from pydantic import BaseModel
 
 from vhdiffuser.cancel import cancellable
 from vhdiffuser.errors import DataError, UnknownNameError, VhdError
+from vhdiffuser.planner.calibrated import ROUNDS, DeadlineError
 from vhdiffuser.web import executing, field, maps, planning, replies, requests, scene
 from vhdiffuser.web.library import Library, Loaded
 from vhdiffuser.web.limits import Refusal, Stale, TooSlow
@@ -91,7 +92,7 @@ def refusal_of(error: VhdError) -> tuple[int, str, str, int | None]:
     if isinstance(error, DataError):
         _log.error("%s", error)
         return 500, "failed", "the weights of this environment cannot be read; the server's terminal says why.", None
-    return 422, "refused", str(error), None
+    return 422, "deadline" if isinstance(error, DeadlineError) else "refused", str(error), None
 
 
 def _scene(library: Library, loaded: Loaded, work: Work) -> replies.SceneReply:
@@ -145,17 +146,18 @@ def _field(library: Library, loaded: Loaded, work: Work) -> replies.FieldReply:
 
 def _pair(loaded: Loaded, work: Work) -> Any:
     """The request's pair, or an error that says what is wrong with it; so with its options."""
-    if isinstance(work.body, requests.PlanRequest):
+    if isinstance(work.body, requests.PairRequest):
         planning.planner_of(loaded, work.body)
     pair = scene.checked_instance(loaded, work.body.start, work.body.goal, getattr(work.body, "seed", 0))
-    if isinstance(work.body, requests.PlanRequest):
+    if isinstance(work.body, requests.PairRequest):
         scene.check_outside(loaded, planning.avoided(loaded, work.body), pair)
     return pair
 
 
 def _require_cheap(loaded: Loaded, work: Work) -> None:
     options = planning.planner_of(loaded, work.body).options
-    if work.most_evaluations is not None and options.steps * options.candidates > work.most_evaluations:
+    rounds = ROUNDS if work.body.deadline is not None and work.body.arrive == "at" else 1
+    if work.most_evaluations is not None and rounds * options.steps * options.candidates > work.most_evaluations:
         raise _TooCostlyError
 
 

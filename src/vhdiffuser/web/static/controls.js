@@ -36,8 +36,14 @@ export function fillControls(scene, state, colours) {
   $("gamma").value = state.gamma;
   $("gamma-value").textContent = Number(state.gamma).toFixed(2);
   $("risk").value = state.risk ?? "";
+  $("risk").options[0].text = state.deadline === null ? "by the margin" : "5 % (default)";
   $("risk").disabled = !scene.calibrated;
-  $("gamma").disabled = state.risk !== null;
+  $("deadline").value = state.deadline ?? "";
+  $("deadline").max = scene.step_budget;
+  $("deadline").disabled = !scene.calibrated;
+  $("arrive").value = state.arrive;
+  $("arrive").disabled = state.deadline === null;
+  $("gamma").disabled = state.risk !== null || state.deadline !== null;
   $("sampler").replaceChildren(...scene.samplers.map((name) => new Option(name)));
   $("sampler").value = state.sampler;
   $("steps").max = scene.max_steps;
@@ -63,6 +69,8 @@ export function connectControls(page) {
   $("gamma").addEventListener("change", () => page.gamma(Number($("gamma").value), true));
   $("risk").addEventListener("change", () => page.changeSettings({ risk: Number($("risk").value) || null }));
   $("sampler").addEventListener("change", () => page.changeSettings({ sampler: $("sampler").value }));
+  $("arrive").addEventListener("change", () => page.changeSettings({ arrive: $("arrive").value }));
+  connectNumber(page, "deadline", 2, () => page.scene().step_budget, true);
   connectNumber(page, "steps", 1, () => page.scene().max_steps);
   connectNumber(page, "seed", 0, () => 2 ** 31 - 1);
   for (const [name, id] of Object.entries(SWITCHES)) $(id).addEventListener("click", () => page.change({ [name]: !state[name] }));
@@ -82,10 +90,11 @@ export function connectControls(page) {
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", page.recolour);
 }
 
-function connectNumber(page, id, low, high) {
+function connectNumber(page, id, low, high, optional = false) {
   $(id).addEventListener("change", () => {
     const value = Math.round(Number($(id).value));
-    if ($(id).value === "" || !(value >= low) || !(value <= high())) {
+    if (optional && $(id).value === "" && !$(id).validity.badInput) page.changeSettings({ [id]: null });
+    else if ($(id).value === "" || !(value >= low) || !(value <= high())) {
       page.refuse({ message: `${id}: a whole number from ${low} to ${high()} is needed.` });
       $(id).value = page.state[id];
     } else page.changeSettings({ [id]: value });

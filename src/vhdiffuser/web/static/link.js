@@ -1,6 +1,6 @@
 // The scene in the address: what is not the default is written after the #, and read back.
 
-const NUMBERS = { gamma: Number.parseFloat, risk: Number.parseFloat, steps: (text) => Number.parseInt(text, 10), seed: (text) => Number.parseInt(text, 10) };
+const NUMBERS = { gamma: Number.parseFloat, risk: Number.parseFloat, deadline: (text) => Number.parseInt(text, 10), steps: (text) => Number.parseInt(text, 10), seed: (text) => Number.parseInt(text, 10) };
 
 const SWITCHES = ["field", "compare", "route", "fan", "space"];
 
@@ -11,6 +11,8 @@ export function toHash(state, scene) {
   parts.set("goal", state.goal.join(","));
   if (state.gamma !== scene.gamma) parts.set("gamma", state.gamma);
   if (state.risk !== null) parts.set("risk", state.risk);
+  if (state.deadline !== null) parts.set("deadline", state.deadline);
+  if (state.deadline !== null && state.arrive === "at") parts.set("arrive", "at");
   if (state.sampler !== scene.sampler) parts.set("sampler", state.sampler);
   if (state.steps !== scene.steps) parts.set("steps", state.steps);
   if (state.seed !== 0) parts.set("seed", state.seed);
@@ -36,6 +38,7 @@ export function fromHash(hash) {
     if (Number.isFinite(value)) state[name] = value;
   }
   if (parts.has("sampler")) state.sampler = parts.get("sampler");
+  if (parts.get("arrive") === "at") state.arrive = "at";
   if (["ss", "rp"].includes(parts.get("protocol"))) state.protocol = parts.get("protocol");
   for (const name of SWITCHES) if (parts.has(name)) state[name] = parts.get(name) === "1";
   const lists = (name) => (parts.get(name) ?? "").split(";").map((list) => list.split(",").map(Number.parseFloat)).filter((list) => list.every(Number.isFinite));

@@ -20,7 +20,7 @@ import { themeColours } from "./view.js";
 const $ = (id) => document.getElementById(id);
 
 // What a link leaves out.
-const plain = () => ({ seed: 0, protocol: "rp", field: false, compare: false, route: false, fan: false, space: false, boxes: [], cells: [], wallsKnown: true });
+const plain = () => ({ seed: 0, protocol: "rp", field: false, compare: false, route: false, fan: false, space: false, boxes: [], cells: [], wallsKnown: true, deadline: null, arrive: "by" });
 const state = { ...plain(), environment: "", start: [], goal: [], gamma: 1, risk: null, sampler: "", steps: 1 };
 let scene = null;
 let stage = null;
@@ -60,7 +60,8 @@ const settings = () => {
   const { environment, gamma, risk, sampler, steps, seed } = state;
   return { environment, gamma, risk, sampler, steps, seed, ...obstacles.request };
 };
-const request = () => ({ ...settings(), start: state.start, goal: state.goal });
+const pair = () => ({ ...settings(), start: state.start, goal: state.goal });
+const request = () => ({ ...pair(), ...(state.deadline === null ? {} : { deadline: state.deadline, arrive: state.arrive }) });
 const execution = () => ({ ...request(), protocol: state.protocol, ...(space ? { skeleton: true } : {}) });
 
 const plans = new Newest(async (body, signal, shown) => {
@@ -73,10 +74,10 @@ const plans = new Newest(async (body, signal, shown) => {
     if (event === "execution") showExecution(value);
   }
   background(false);
-  if (state.fan) fans.ask(request(), true);
+  if (state.fan) fans.ask(pair(), true);
   if (comparisonDue) {
     comparisonDue = false;
-    comparisons.ask({ ...request(), protocol: state.protocol }, true);
+    comparisons.ask({ ...pair(), protocol: state.protocol }, true);
   }
 }, (error, body) => {
   refuse(error, body);
@@ -114,7 +115,7 @@ const comparisons = new Newest(async (body, signal) => {
 }, () => comparison.refuse());
 
 const goals = new GoalMoves({
-  state, playing, results, request, execution, background, draw,
+  state, playing, results, pair, execution, background, draw,
   scene: () => scene,
   known: () => known,
   blocked: (goal) => blocked("goal", goal, scene, obstacles.walls.walls, state.boxes),
@@ -179,11 +180,15 @@ function showPlan(plan, body) {
   denoising.load(plan.frames.length);
   playing.load(0);
   results.plan(scene, plan);
-  for (const id of ["save-json", "save-csv", "save-png"]) $(id).disabled = false;
+  allowSaving(true);
   draw();
   const drawn = Math.round(performance.now() - asked);
   $("status").textContent = `${plan.length} states planned in ${Math.round(plan.seconds * 1000)} ms (${plan.sampler}, ${plan.steps} steps), drawn ${drawn} ms after the move.`;
   $("status").dataset.drawn = drawn;
+}
+
+function allowSaving(allowed) {
+  for (const id of ["save-json", "save-csv", "save-png"]) $(id).disabled = !allowed;
 }
 
 function showExecution(value, at) {
@@ -194,6 +199,10 @@ function showExecution(value, at) {
 }
 
 function refuse(error, body) {
+  if (error.kind === "deadline") {
+    refuseDeadline();
+    return;
+  }
   $("refusal").textContent = error.message;
   $("refusal").hidden = false;
   const match = error.kind === "refused" ? error.message.match(/\b(start|goal)\b/) : null;
@@ -203,6 +212,17 @@ function refuse(error, body) {
     known.execution = null;
     results.refused(error.message);
   }
+  redraw();
+}
+
+// The horizon has come, and says beside the control how many steps would do.
+function refuseDeadline() {
+  known = { plan: null, execution: null };
+  denoising.load(0);
+  playing.load(0);
+  allowSaving(false);
+  results.refused(`the deadline is too early; ${results.shown.horizon.deadline.steps} steps would do.`);
+  $("status").textContent = `No plan arrives by step ${state.deadline} with the accepted risk.`;
   redraw();
 }
 
@@ -238,7 +258,7 @@ async function choose(wanted) {
   scene = described;
   const fits = (place) => Array.isArray(place) && place.length === scene.goal_names.length;
   Object.assign(state, { gamma: scene.gamma, risk: null, sampler: scene.sampler, steps: scene.steps }, wanted);
-  if (!scene.calibrated) state.risk = null;
+  if (!scene.calibrated) state.risk = state.deadline = null;
   if (!scene.samplers.includes(state.sampler)) state.sampler = scene.sampler;
   state.start = fits(wanted.start) ? wanted.start : scene.start;
   state.goal = fits(wanted.goal) ? wanted.goal : scene.goal;

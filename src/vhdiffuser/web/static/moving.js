@@ -56,7 +56,7 @@ export class GoalMoves {
     const { page } = this;
     const known = page.known();
     const start = known.execution.states[step] ?? known.execution.places[step];
-    for await (const [event, value] of stream("api/stream", { ...page.request(), start, goal }, signal)) {
+    for await (const [event, value] of stream("api/stream", { ...page.pair(), start, goal }, signal)) {
       if (event === "horizon") page.showHorizon(value);
       if (event !== "plan") continue;
       known.next = { places: value.states.map((values) => goalOf(values, page.scene())) };

@@ -14,7 +14,7 @@ export class Results {
     $("length").textContent = "\u2013";
     $("spread").textContent = "\u00a0";
     $("ruler").replaceChildren();
-    $("notes").hidden = true;
+    $("notes").hidden = $("deadline-note").hidden = true;
     this.shown = null;
     this.#verdict("", "\u00a0");
     this.#forget();
@@ -24,19 +24,27 @@ export class Results {
     $("length").textContent = horizon.length;
     drawRuler($("ruler"), scene, horizon);
     const quantiles = horizon.quantile_spread === null ? "" : ` Predicted quantiles lie ${Math.round(horizon.quantile_spread)} steps apart.`;
-    const chance = horizon.probability === null ? "" : ` Arrives with probability ${horizon.probability.toFixed(2)}, mostly after ${horizon.interval.join(" to ")} steps.`;
+    const chance = horizon.probability === null || horizon.reachable === false ? "" : ` Arrives with probability ${horizon.probability.toFixed(2)}, mostly after ${horizon.interval.join(" to ")} steps.`;
     $("spread").textContent = `${horizon.low} to ${horizon.high} for starts and goals within the tolerance.${quantiles}${chance}`;
     $("notes").hidden = horizon.notes.length === 0;
     $("notes").textContent = horizon.notes.join(" ");
+    const late = horizon.deadline && !horizon.deadline.kept;
+    $("deadline-note").hidden = !late;
+    if (late) {
+      const { limit, steps, risk, probability } = horizon.deadline;
+      $("deadline-note").textContent = `${limit} steps are too few: ${steps} would do with a risk of ${Math.round(100 * risk)} %. By step ${limit} it arrives with probability ${probability.toFixed(2)}.`;
+    }
     this.shown = { scene, horizon };
   }
 
-  // A detour around boxes makes a plan longer than the horizon predicted without them.
+  // A detour around boxes, or time to spare, makes a plan longer than the predicted horizon.
   plan(scene, plan) {
     const { horizon } = this.shown ?? {};
     if (horizon && plan.length !== horizon.length) {
       $("length").textContent = plan.length;
-      $("spread").textContent = `${horizon.length} without what is to be avoided; the detour adds ${plan.length - horizon.length}.`;
+      $("spread").textContent = horizon.deadline
+        ? `${horizon.length} would do; slowed down to arrive at step ${horizon.deadline.limit}.`
+        : `${horizon.length} without what is to be avoided; the detour adds ${plan.length - horizon.length}.`;
       this.shown = { scene, horizon: { ...horizon, length: plan.length } };
       drawRuler($("ruler"), scene, this.shown.horizon);
     }

@@ -214,7 +214,7 @@ export class View {
       context.setLineDash([]);
     }
     if (layer.dots) for (const point of points) this.#disc(point, layer.dots);
-    if (layer.diamonds) points.forEach((point, number) => this.#diamond(point, layer.diamonds[number], colours));
+    if (layer.diamonds) this.#drawDiamonds(points, layer.diamonds, colours);
     if (layer.body) {
       this.#disc(points[0], Math.max(layer.body * this.scale, 5));
       context.strokeStyle = colours.card;
@@ -236,7 +236,18 @@ export class View {
     this.context.fill();
   }
 
-  #diamond([x, y], label, colours) {
+  // Of labels that would lie over each other, the first is written.
+  #drawDiamonds(points, labels, colours) {
+    for (const point of points) this.#diamond(point, colours);
+    const written = [];
+    points.forEach((point, number) => {
+      if (written.some(([x, y]) => Math.abs(x - point[0]) < 40 && Math.abs(y - point[1]) < 13)) return;
+      written.push(point);
+      this.#diamondLabel(point, labels[number], colours);
+    });
+  }
+
+  #diamond([x, y], colours) {
     const { context } = this;
     context.fillStyle = colours.replan;
     context.strokeStyle = colours.card;
@@ -246,6 +257,12 @@ export class View {
     context.closePath();
     context.fill();
     context.stroke();
+  }
+
+  #diamondLabel([x, y], label, colours) {
+    const { context } = this;
+    context.fillStyle = colours.replan;
+    context.strokeStyle = colours.card;
     context.font = "600 11px system-ui, sans-serif";
     context.textAlign = "left";
     context.textBaseline = "middle";

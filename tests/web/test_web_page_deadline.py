@@ -1,0 +1,86 @@
+"""Risk and deadline on the page, in a real browser."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from web_browser import expect
+
+pytestmark = pytest.mark.slow
+
+
+def test_a_risk_replaces_the_margin(page):
+    expect(page.locator("#spread")).to_contain_text(
+        re.compile(r"Arrives with probability 0\.7\d, mostly after 73 to 86 steps")
+    )
+    page.locator("#risk").select_option("0.05")
+    expect(page.locator("#length")).to_have_text("114")
+    expect(page.locator("#spread")).to_contain_text("Arrives with probability 0.95")
+    expect(page.locator("#gamma")).to_be_disabled()
+    expect(page.locator("#verdict")).to_contain_text("Goal reached in")
+    link = page.url
+    assert "risk=0.05" in link
+    page.locator("#risk").select_option("")
+    expect(page.locator("#length")).to_have_text("91")
+    expect(page.locator("#gamma")).to_be_enabled()
+    page.goto("about:blank")
+    page.goto(link)
+    expect(page.locator("#length")).to_have_text("114")
+    expect(page.locator("#risk")).to_have_value("0.05")
+
+
+def test_too_early_a_deadline_says_in_place_what_would_do(page):
+    page.locator("#deadline").fill("91")
+    page.locator("#deadline").press("Enter")
+    note = page.locator("#deadline-note")
+    expect(note).to_have_text(
+        re.compile(
+            r"^91 steps are too few: 114 would do with a risk of 5 %\. By step 91 it arrives with probability 0\.7\d\.$"
+        )
+    )
+    expect(page.locator("#verdict")).to_have_text("Not executed: the deadline is too early; 114 steps would do.")
+    expect(page.locator("#refusal")).to_be_hidden()
+    expect(page.locator("#save-json")).to_be_disabled()
+    page.locator("#risk").select_option("0.2")
+    expect(page.locator("#verdict")).to_contain_text("Goal reached in")
+    expect(page.locator("#length")).to_have_text("91")
+    expect(note).to_be_hidden()
+    expect(page.locator("#save-json")).to_be_enabled()
+
+
+def test_a_deadline_is_kept_by_it_or_at_it_and_in_the_link(page):
+    expect(page.locator("#arrive")).to_be_disabled()
+    page.locator("#deadline").fill("220")
+    page.locator("#deadline").press("Enter")
+    expect(page.locator("#length")).to_have_text("114")
+    expect(page.locator("#verdict")).to_contain_text("Goal reached in")
+    page.locator("#arrive").select_option("at")
+    expect(page.locator("#spread")).to_contain_text("114 would do; slowed down to arrive at step 220")
+    expect(page.locator("#verdict")).to_contain_text(re.compile(r"Goal reached in 2[12]\d steps"))
+    link = page.url
+    assert "deadline=220&arrive=at" in link
+    page.locator("#deadline").fill("")
+    page.locator("#deadline").press("Enter")
+    expect(page.locator("#length")).to_have_text("91")
+    assert "deadline" not in page.url
+    page.goto("about:blank")
+    page.goto(link)
+    expect(page.locator("#verdict")).to_contain_text(re.compile(r"Goal reached in 2[12]\d steps"))
+    expect(page.locator("#deadline")).to_have_value("220")
+    expect(page.locator("#arrive")).to_have_value("at")
+
+
+def test_without_a_calibration_neither_is_offered(page):
+    expect(page.locator("#deadline")).to_be_enabled()
+    page.locator("#environment").select_option("toy-data")
+    expect(page.locator("#status")).to_contain_text("states planned")
+    for control in ("#risk", "#deadline", "#arrive"):
+        expect(page.locator(control)).to_be_disabled()
+
+
+def test_a_deadline_out_of_bounds_is_refused(page):
+    page.locator("#deadline").fill("601")
+    page.locator("#deadline").press("Enter")
+    expect(page.locator("#refusal")).to_contain_text("from 2 to 600")
+    expect(page.locator("#deadline")).to_have_value("")
