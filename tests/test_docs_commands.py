@@ -334,6 +334,10 @@ def test_quick_commands_of_a_page_run(path, prepared, tmp_path, monkeypatch, cap
             with pytest.MonkeyPatch.context() as patch:  # a command is a process: it leaves no registration behind
                 patch.setattr(registry._environments, "_values", dict(registry._environments._values))
                 assert cli.run(command) == 0, f"{step}\nran as: vhd {shlex.join(command)}\n{capsys.readouterr().err}"
+            if "--ray" in command:  # started in this process, and of no use to other tests
+                import ray
+
+                ray.shutdown()
 
 
 def test_the_pages_hold_commands_to_check():

@@ -18,6 +18,8 @@ from vhdiffuser.envs.environment import Environment
 from vhdiffuser.errors import OtherEnvironmentWarning, VhdError
 from vhdiffuser.training.config import LoopConfig
 from vhdiffuser.types import EnvSpec
+from vhdiffuser.weights.format import load_model, save_model
+from vhdiffuser.weights.places import shipped_path
 
 
 @pytest.mark.parametrize(
@@ -266,9 +268,12 @@ def test_rows_of_one_planner_are_not_taken_for_another_s(tmp_path: Path) -> None
     vhdiffuser.evaluate(planner, n=1, protocols="ss", folder=tmp_path)
     with pytest.raises(VhdError, match=r"stretch: 1\.0 there, 1\.5 now"):
         vhdiffuser.evaluate(planner.with_options(stretch=1.5), n=1, protocols="ss", folder=tmp_path)
-    next(iter(planner.network.tensors.values()))[...] += 0.1
+    tensors, header = load_model(shipped_path("maze2d-umaze", "planner"), "planner")
+    first = next(iter(tensors))
+    save_model(tmp_path / "other.safetensors", {**tensors, first: tensors[first] + 0.1}, header)
+    other = vhdiffuser.Planner.load(tmp_path / "other.safetensors", planner.length_predictor)
     with pytest.raises(VhdError, match="models"):
-        vhdiffuser.evaluate(planner, n=1, protocols="ss", folder=tmp_path)
+        vhdiffuser.evaluate(other, n=1, protocols="ss", folder=tmp_path)
 
 
 def test_a_refused_reset_changes_nothing() -> None:

@@ -33,6 +33,7 @@ UNPACKS = {"extractall", "extract", "unpack_archive"}
 """They may write outside their folder; files are read from archives one by one instead."""
 FOREIGN = {
     "src/vhdiffuser/envs/registry.py": "`my_robot.py:make` and entry points: code that the user names",
+    "src/vhdiffuser/envs/references.py": "`my_robot.py:make`, `my_planner.py:MyPlanner`: code that the user names",
     "src/vhdiffuser/extensions.py": "entry points of installed packages",
     "src/vhdiffuser/cli/__init__.py": "our own commands, from a table",
     "src/vhdiffuser/__init__.py": "our own public names, from a table",

@@ -45,6 +45,7 @@ ROOMS = {
     "streams": "randomness",
     "threads": "of torch",
     "extensions": "registries",
+    "imports": "what waits for a package",
     "console": "terminal",
     "signals": "how to stop",
     "workers": "processes",

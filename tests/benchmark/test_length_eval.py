@@ -164,7 +164,7 @@ def test_figures_are_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     for path in made:
         assert min(picture(path).shape[:2]) > 300
     for axes, name, factor in zip(drawn[0].axes, ("ours", "paper"), (1.0, 1.5), strict=True):
-        assert axes.get_title() == name
+        assert axes.get_title() == f"run {name}"
         np.testing.assert_allclose(axes.lines[1].get_xydata(), np.stack([truth, factor * truth], axis=1))
     (axes,) = drawn[1].axes
     np.testing.assert_allclose(axes.lines[1].get_xydata(), calibration(truth, truth)[:, :2])

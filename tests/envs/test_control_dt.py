@@ -10,7 +10,7 @@ import pytest
 from vhdiffuser.data.build import BuildConfig, build
 from vhdiffuser.envs.importing import import_dataset, own_spec
 from vhdiffuser.envs.registry import get_environment
-from vhdiffuser.errors import DataError, VhdWarning
+from vhdiffuser.errors import DataError, VhdError, VhdWarning
 from vhdiffuser.types import Episodes
 
 DT = 0.05
@@ -72,7 +72,7 @@ def test_without_velocities_time_is_counted_in_steps_unless_told() -> None:
 
 @pytest.mark.parametrize("given", [0.0, -0.1, np.nan, np.inf])
 def test_what_is_no_time_is_refused(given: float) -> None:
-    with pytest.raises(DataError, match="control_dt must be a"):
+    with pytest.raises(VhdError, match="control_dt must be a"):
         dt_of(pushed(), given)
 
 

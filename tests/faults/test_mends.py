@@ -175,7 +175,7 @@ def test_trainings_of_odd_options_are_refused(options, trained_umaze, monkeypatc
 def test_numbers_beyond_reason_are_refused() -> None:
     predictor = vhdiffuser.load_planner("maze2d-umaze").length_predictor
     for start in ([1e38, 0, 0, 0], [1e300, 0, 0, 0], ["1", 0, 0, 0]):
-        with pytest.raises(VhdError, match="must be numbers"):
+        with pytest.raises(VhdError, match="must be numbers|must not exceed"):
             predictor.predict_steps(start, [1.0, 1.0])  # type: ignore[union-attr]
 
 

@@ -25,8 +25,7 @@ class Calibrate:
 
     Writes calibration.json beside the planner's weights. Then `--risk 0.05` (or `risk=0.05` in Python) takes the
     shortest horizon at which 95 % arrive, and `deadline` says whether a number of steps suffices. If interrupted, run
-    the same command again: finished executions are kept. Without a simulator it learns from held-out
-    episodes. Examples:
+    the same command again: finished executions are kept. Without a simulator it learns from held-out data. Examples:
 
         vhd calibrate maze2d-large
         vhd calibrate maze2d-large --n 1000 --workers 0
