@@ -60,7 +60,7 @@ def test_a_log_is_an_environment_that_plans_and_is_evaluated(log: str, capsys: p
 def test_plans_of_a_log_are_composed_and_smoothed_in_proportion_to_the_longest(log: str) -> None:
     planner = load_planner(log, source="trained")
     assert (planner.options.piece, planner.options.smoothing) == (18, 1.5)  # 3/8 and 1/32 of T_max 48
-    assert planner.length_predictor is not None, "and with it the route graph"
+    assert planner.plan([0.5, 0.5], [3.5, 3.5], 40).route is not None, "training the lengths left a route graph"
     spec = planner.spec
     assert planning_of(replace(spec, T_max=128, goal_dims=(0, 1))) == {"smoothing": 4.0, "piece": 48}
     assert planning_of(replace(spec, goal_dims=(0,)))["piece"] == 0, "a route in one dimension only goes straight on"
