@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from pictures import picture
 
 from vhdiffuser.cli import run
+from vhdiffuser.envs.recorded import planning_of
 from vhdiffuser.envs.registry import get_environment
+from vhdiffuser.planner.load import load_planner
+from vhdiffuser.planner.planner import Planner
+from vhdiffuser.recipes.recipe import get_recipe
+from vhdiffuser.report.plan_figures import draw_plans
 from vhdiffuser.web.library import Library
 from vhdiffuser.web.scene import checked_instance, describe, random_instance
+from vhdiffuser.weights.places import run_folder
 
 FAST = ["--updates", "3", "--warmup", "1", "--threads", "1", "--quiet"]
 
@@ -47,6 +55,34 @@ def test_a_log_is_an_environment_that_plans_and_is_evaluated(log: str, capsys: p
     assert answer["length_ratio_p10"] <= answer["length_ratio_median"] <= answer["length_ratio_p90"]
     assert run(["reproduce", log, "--dry-run"]) == 0
     assert capsys.readouterr().out.split("\n")[:2] == ["$ vhd eval-length log", "$ vhd eval-plans log"]
+
+
+def test_plans_of_a_log_are_composed_and_smoothed_in_proportion_to_the_longest(log: str) -> None:
+    planner = load_planner(log, source="trained")
+    assert (planner.options.piece, planner.options.smoothing) == (18, 1.5)  # 3/8 and 1/32 of T_max 48
+    assert planner.plan([0.5, 0.5], [3.5, 3.5], 40).route is not None, "training the lengths left a route graph"
+    spec = planner.spec
+    assert planning_of(replace(spec, T_max=128, goal_dims=(0, 1))) == {"smoothing": 4.0, "piece": 48}
+    assert planning_of(replace(spec, goal_dims=(0,)))["piece"] == 0, "a route in one dimension only goes straight on"
+    assert get_recipe(log, "paper").planning.piece == 0, "the paper's plans are drawn whole"
+
+
+def test_a_piece_has_at_least_four_knots_whatever_the_stride(log: str) -> None:
+    fast = ["--dim", "8", "--diffusion-steps", "8", "--stride", "6", "--name", "coarse", *FAST]
+    assert run(["train", "planner", log, *fast]) == 0
+    folder = run_folder(log, "coarse")
+    assert Planner.load(folder / "model.safetensors").options.piece == 24
+
+
+def test_the_picture_of_a_plan_shows_the_log(log: str, tmp_path: Path) -> None:
+    bare, shown = tmp_path / "bare.png", tmp_path / "plan.png"
+    draw_plans([load_planner(log, source="trained").plan([1, 1], [3, 3])], bare)
+    assert run(["plan", log, "--start", "1", "1", "--goal", "3", "3", "--out", str(shown)]) == 0
+    grey = [
+        int(((np.ptp(p, axis=-1) < 5) & (p[..., 0] > 100) & (p[..., 0] < 240)).sum())
+        for p in map(picture, (bare, shown))
+    ]
+    assert grey[1] > grey[0] + 1000, "the dots of 2,400 states"
 
 
 def test_a_log_is_calibrated_on_its_held_out_episodes(log: str, capsys: pytest.CaptureFixture[str]) -> None:

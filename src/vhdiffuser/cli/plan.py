@@ -12,11 +12,12 @@ import tyro
 from tyro.conf import Positional
 
 from vhdiffuser.console import out, print_json
+from vhdiffuser.envs.datasets import load_dataset
 from vhdiffuser.envs.registry import environment_of, find_environment
 from vhdiffuser.errors import VhdError
 from vhdiffuser.files import atomic_path
 from vhdiffuser.trajectories import Plan, Rollout
-from vhdiffuser.types import EnvSpec, FloatArray, Instance
+from vhdiffuser.types import EnvSpec, Episodes, FloatArray, Instance
 from vhdiffuser.weights.places import Source
 
 if TYPE_CHECKING:
@@ -199,7 +200,7 @@ class PlanCommand:
             if rollouts:
                 draw_execution(rollouts, self.out)
             else:
-                draw_plans([plan], self.out)
+                draw_plans([plan], self.out, data=_log(spec))
         elif suffix == ".gif":
             from vhdiffuser.drawing import walls_of
             from vhdiffuser.painting import write_gif
@@ -215,6 +216,14 @@ class PlanCommand:
                 path.write_text(json.dumps(_json(plan, rollouts, spec)))
         else:
             plan.save(self.out)
+
+
+def _log(spec: EnvSpec) -> Episodes | None:
+    """Imported data, to draw behind a plan: where it went is all that is known about free space."""
+    environment = find_environment(spec.name)
+    if environment is None or environment.recorded is None or environment.spec != spec:
+        return None
+    return load_dataset(spec.name).episodes
 
 
 def _numbers(values: FloatArray) -> str:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 MOST_CANDIDATES = 10_000
 """They are drawn together: more would take gigabytes."""
+LEAST_KNOTS = 4
+"""Knots of the shortest piece of a composed plan."""
 
 
 class OptionChanges(TypedDict, total=False):
@@ -88,8 +90,9 @@ class PlanningOptions:
         return replace(self, **given)
 
     def within(self, config: PlannerConfig) -> PlanningOptions:
-        """A copy with at most as many reverse steps as the network has noise levels."""
-        return replace(self, steps=min(self.steps, config.diffusion_steps))
+        """A copy with no more reverse steps than the network has noise levels, and pieces of four knots or more."""
+        piece = max(self.piece, LEAST_KNOTS * config.stride) if self.piece else 0
+        return replace(self, steps=min(self.steps, config.diffusion_steps), piece=piece)
 
     def checked_for(self, config: PlannerConfig) -> PlanningOptions:
         """These options, if they are valid for a network of that config."""
@@ -97,8 +100,10 @@ class PlanningOptions:
             raise VhdError(
                 f"steps must lie in 1..{config.diffusion_steps} (the planner's diffusion steps), got {self.steps}."
             )
-        if self.piece and self.piece < 4 * config.stride:
-            raise VhdError(f"piece must be at least 4 knots of {config.stride} control steps, got {self.piece} states.")
+        if self.piece and self.piece < LEAST_KNOTS * config.stride:
+            raise VhdError(
+                f"piece must be at least {LEAST_KNOTS} knots of {config.stride} control steps, got {self.piece} states."
+            )
         return self
 
     def to_json(self) -> dict[str, Any]:

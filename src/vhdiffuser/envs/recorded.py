@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from vhdiffuser.data.store import Dataset, dataset_path, read_dataset
 from vhdiffuser.envs.base import InstanceSource
 from vhdiffuser.errors import UnknownNameError
-from vhdiffuser.types import Instance
+from vhdiffuser.types import EnvSpec, Instance
 
 HELD_OUT = 0.05
 """Share of the episodes held out for evaluation if no simulator can draw fresh instances."""
+
+_PIECE = 3 / 8
+"""States of a piece, as a share of T_max: as on the data on which pieces were chosen (48 of 128, 64 of 160)."""
+_SMOOTHING = 1 / 32
+"""Smoothing as a share of T_max: about the time between two knots."""
+
+
+def planning_of(spec: EnvSpec) -> dict[str, Any]:
+    """How to plan with imported data: smoothing in proportion to T_max instead of a fixed number of steps, and long
+    plans composed of pieces along a route if goals have two or three dimensions, which the data can cover densely."""
+    piece = round(_PIECE * spec.T_max) if spec.goal_dim in (2, 3) else 0
+    return {"smoothing": _SMOOTHING * spec.T_max, "piece": piece}
 
 
 class RecordedStates(InstanceSource):

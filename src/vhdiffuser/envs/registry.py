@@ -135,9 +135,14 @@ def _of_dataset(name: str) -> Environment:
         from vhdiffuser.envs.maze2d.environments import make_maze
 
         return make_maze(details["maze"], name, epsilon=spec.epsilon, T_max=spec.T_max)
-    from vhdiffuser.envs.recorded import HELD_OUT, RecordedStates
+    from vhdiffuser.envs.recorded import HELD_OUT, RecordedStates, planning_of
 
-    return Environment(spec, recorded=partial(RecordedStates.of_name, name), held_out=HELD_OUT)
+    return Environment(
+        spec,
+        recorded=partial(RecordedStates.of_name, name),
+        held_out=HELD_OUT,
+        recipes={"default": {"planning": planning_of(spec)}},
+    )
 
 
 def load_reference(reference: str) -> tuple[Environment, ...]:

@@ -20,17 +20,17 @@ from vhdiffuser.drawing import (
 )
 from vhdiffuser.trajectories import Plan
 from vhdiffuser.trajectories.plots import projection_of
-from vhdiffuser.types import EnvSpec, ImageArray
+from vhdiffuser.types import EnvSpec, Episodes, ImageArray
 
 
-def draw_plans(plans: Sequence[Plan], path: Path, columns: int = 4) -> Path:
-    """One panel per plan."""
+def draw_plans(plans: Sequence[Plan], path: Path, columns: int = 4, data: Episodes | None = None) -> Path:
+    """One panel per plan, over the positions of `data` if given."""
     columns = min(columns, len(plans))
     rows = -(-len(plans) // columns)
     size = 4.5 if len(plans) == 1 else 3.0
     figure, panels = new_figure(rows, columns, size, projection_of(plans[0].spec))
     for axes, plan in zip(panels, plans, strict=False):
-        plan.plot(axes)
+        plan.plot(axes, data=data)
     for axes in panels[len(plans) :]:
         axes.set_axis_off()
     add_legend(figure, panels)
