@@ -49,6 +49,7 @@ EXPECTED = {
     "pointmaze-large-navigate": Expected(8, 8, 8, 170.9, 164.2, 0.06, 0.547),
     "pointmaze-medium-stitch": Expected(8, 8, 8, 137.8, 131.6, 0.06, 0.513),
     "pointmaze-large-stitch": Expected(8, 8, 8, 174.0, 166.9, 0.06, 0.559),
+    "antmaze-medium-stitch": Expected(8, 6, 7, 146.9, 130.0, 0.4, 0.476),
     "antmaze-giant-navigate": Expected(8, 4, 6, 435.2, 450.0, 0.3, 0.454),
     "antmaze-giant-stitch": Expected(8, 6, 7, 445.1, 420.0, 0.3, 0.464),
     "antmaze-large-navigate": Expected(8, 6, 7, 176.6, 165.0, 0.4, 0.597),
