@@ -1,4 +1,4 @@
-"""The model file: one safetensors file whose header holds everything needed to use it. Never a pickle."""
+"""Model files: one safetensors file whose header holds everything needed to use it. Never a pickle."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from vhdiffuser.reading import read_safetensors
 Tensors = dict[str, npt.NDArray[Any]]
 """Arrays by name."""
 FORMAT = 2
-"""2: with a digest of header and tensors."""
+"""Version of the format; 2 added a digest of header and tensors."""
 
 
 @dataclass(frozen=True)
@@ -31,23 +31,23 @@ class ModelHeader:
     spec: dict[str, Any]
     """`EnvSpec.to_json()` of the environment it was trained for."""
     config: dict[str, Any]
-    """The config dataclass of the network and its recipe, as a dict."""
+    """Config dataclass of the network and its training, as a dict."""
     normalizer: dict[str, Any]
     """`Normalizer.to_json()` of the network's inputs."""
     data_fingerprint: str
-    """Fingerprint of the dataset it was trained on."""
+    """Fingerprint of the training data."""
     updates: int = 0
-    """Gradient updates of this training, not counting those of the model it started from (`notes["began_with"]`)."""
+    """Number of gradient updates, without those of the model it started from (`notes["began_with"]`)."""
     notes: dict[str, Any] = field(default_factory=dict)
-    """Free-form: minutes, losses, versions."""
+    """Free-form facts: minutes, losses, versions."""
     planning: dict[str, Any] = field(default_factory=dict)
-    """For a planner: `PlanningOptions.to_json()`, its default options."""
+    """Planners only: `PlanningOptions.to_json()` of the default options."""
 
     @property
     def updates_in_all(self) -> int:
-        """All updates behind the weights, including those of the model that training started from."""
+        """Total updates behind the weights, including those of the model that training started from."""
         begun = self.notes.get("began_with")
-        before = begun.get("updates") if isinstance(begun, dict) else 0  # version 0.1 noted a digest alone
+        before = begun.get("updates") if isinstance(begun, dict) else 0  # version 0.1 stored only a digest
         return self.updates + (before if isinstance(before, int) else 0)
 
     def __post_init__(self) -> None:
@@ -68,26 +68,26 @@ def save_tensors(path: Path, tensors: Tensors, header: dict[str, Any]) -> None:
 
     tensors = {key: np.ascontiguousarray(value).reshape(value.shape) for key, value in tensors.items()}
     if key := not_finite(tensors):
-        raise DataError(f"{path}: not written, because tensor '{key}' holds NaN or infinity.")
+        raise DataError(f"{path}: not written, because tensor '{key}' contains NaN or infinity.")
     text = json.dumps({**header, "sha256": digest(tensors, header)})
     with atomic_path(path) as temporary:
-        # A single entry: safetensors does not fix the order of several, so the same model could give two different
+        # A single entry, since safetensors does not fix the order of several: the same model could give two different
         # files.
         save_file(tensors, temporary, metadata={"vhdiffuser": text})
 
 
 def read_tensors(path: Path) -> tuple[Tensors, dict[str, Any]]:
-    """Tensors and header of a file, checked against the digest; `DataError` says what is wrong with it."""
+    """Read tensors and header and verify their digest; raises `DataError`."""
     tensors, header = read_safetensors(path, "np", "written by vhdiffuser", "")
     stated = header.pop("sha256", None)
     written = header.get("format")
-    # The first release wrote no digest: its files are read unchecked.
+    # The first release wrote no digest; its files cannot be verified.
     if stated is None and written != 1:
-        raise DataError(f"{path}: damaged (it has no digest).")
+        raise DataError(f"{path}: damaged (no digest).")
     if stated is not None and stated != digest(tensors, header):
-        raise DataError(f"{path}: damaged: its numbers do not match the digest it was written with.")
+        raise DataError(f"{path}: damaged: contents do not match the digest.")
     if key := not_finite(tensors):
-        raise DataError(f"{path}: damaged: tensor '{key}' holds NaN or infinity.")
+        raise DataError(f"{path}: damaged: tensor '{key}' contains NaN or infinity.")
     return tensors, header
 
 
@@ -95,7 +95,9 @@ def digest(tensors: Tensors, header: dict[str, Any]) -> str:
     """SHA-256 over the header as JSON and every tensor's name, type, shape and bytes."""
     sha = hashlib.sha256(json.dumps(header).encode())
     for key, value in sorted(tensors.items()):
-        sha.update(f"{key} torch.{value.dtype.name} {value.shape}".encode())  # the types' names when it was defined
+        sha.update(
+            f"{key} torch.{value.dtype.name} {value.shape}".encode()
+        )  # dtype names as of when the digest was defined
         sha.update(value.tobytes())
     return sha.hexdigest()
 
@@ -106,16 +108,19 @@ def not_finite(tensors: Tensors) -> str | None:
 
 
 def half_precision(tensors: Tensors) -> Tensors:
-    """Floating-point tensors as float16, integers unchanged: half the size; `load_model` converts back to float32."""
+    """Convert floating-point tensors to float16 (integers unchanged), for half the size; `load_model` converts back to
+    float32."""
     with np.errstate(over="ignore"):
         halved = {key: value.astype(np.float16) if value.dtype.kind == "f" else value for key, value in tensors.items()}
     if key := not_finite(halved):
-        raise DataError(f"tensor '{key}' has values beyond half precision (65,504). Keep this model as it is.")
+        raise DataError(
+            f"tensor '{key}' exceeds the range of half precision (65,504). Keep this model in single precision."
+        )
     return halved
 
 
 def load_model(path: Path, kind: str | None = None) -> tuple[Tensors, ModelHeader]:
-    """Read a model of the given kind, or of any; half-precision tensors are converted to float32."""
+    """Read a model of the given kind, or of any kind; half- and double-precision tensors are converted to float32."""
     if not path.is_file():
         raise DataError(
             f"{path}: no such model file. Train it with `vhd train {kind or 'planner'}`, or check the path."
@@ -125,13 +130,17 @@ def load_model(path: Path, kind: str | None = None) -> tuple[Tensors, ModelHeade
     except DataError as error:
         raise DataError(f"{error} Train or download it again.") from error
     if content.pop("format", None) not in (1, FORMAT):
-        raise DataError(f"{path}: written by another version of vhdiffuser; train it again or change versions.")
+        raise DataError(f"{path}: written by another version of vhdiffuser. Train it again, or install that version.")
     header = _header(path, content)
     if kind is not None and header.kind != kind:
-        raise DataError(f"{path}: holds a {header.kind} model, but a {kind} model was expected.")
-    return {
-        key: value.astype(np.float32) if value.dtype == np.float16 else value for key, value in tensors.items()
-    }, header
+        raise DataError(f"{path}: contains a {header.kind} model, but a {kind} model was expected.")
+    with np.errstate(over="ignore"):
+        tensors = {
+            key: value.astype(np.float32) if value.dtype.kind == "f" else value for key, value in tensors.items()
+        }
+    if key := not_finite(tensors):
+        raise DataError(f"{path}: tensor '{key}' exceeds the range of single precision. Train it again.")
+    return tensors, header
 
 
 def _header(path: Path, content: dict[str, Any]) -> ModelHeader:
@@ -146,7 +155,7 @@ def _header(path: Path, content: dict[str, Any]) -> ModelHeader:
 
 
 def renamed(kind: str, config: dict[str, Any]) -> dict[str, Any]:
-    """A config with current field names: up to version 0.2 a Length Predictor's quantiles were called levels."""
+    """Update field names in a config: up to version 0.2 a Length Predictor's quantiles were called levels."""
     if kind != "length" or "levels" not in config:
         return config
     graph = config["relay_graph"]
@@ -157,9 +166,9 @@ def renamed(kind: str, config: dict[str, Any]) -> dict[str, Any]:
 
 
 def _split_planning(config: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """A planner's config, and its planning options, which were stored in it up to version 0.2.
+    """Split a planner's config into its config and its planning options, stored together up to version 0.2.
 
-    Those planners drew one candidate. `evening` was a training option that has been removed.
+    Those planners used one candidate. `evening` was a training option that has been removed.
     """
     names = ("sampler", "steps", "gamma", "smoothing", "stretch")
     planning = {name: config[name] for name in names if name in config}

@@ -1,6 +1,6 @@
-"""A folder of ONNX models with a `config.json` that says all about them, written by `vhd export onnx`.
+"""Folders of ONNX models with a self-contained `config.json`, written by `vhd export onnx`.
 
-Every file's digest is in `config.json`, and so is its own: all are checked on reading.
+`config.json` holds a digest of itself and of every file; all are verified on reading.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ def is_onnx_folder(folder: Path) -> bool:
 
 
 def write_config(folder: Path, content: Mapping[str, Any], files: list[Path]) -> Path:
-    """Write `config.json` with the digests of the files, which are written already."""
+    """Write `config.json` with digests of the files, which must exist already."""
     return write_sealed(folder / CONFIG, {**content, "files": {path.name: sha256(path) for path in files}}, FORMAT)
 
 
 def read_checked(folder: Path) -> dict[str, Any]:
-    """The folder's config, after its own digest and those of its files were checked."""
+    """Read the folder's config after verifying all digests."""
     path = folder / CONFIG
     try:
         content = json.loads(path.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""Where models are: those that ship with the package, and those that the user trained."""
+"""Where models are stored: those shipped with the package and those trained by the user."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ SOURCES = ("auto", "trained", "shipped")
 
 
 def run_folder(environment: str, name: str) -> Path:
-    """`runs/ENV/NAME` in the cache folder: checkpoint, logs and, when done, `model.safetensors`."""
+    """`runs/ENV/NAME` in the cache folder: checkpoint, logs and the finished `model.safetensors`."""
     return home() / "runs" / checked_name("dataset", environment) / checked_name("run", name)
 
 
 def run_name(kind: str, recipe: str = "default", horizon: int | None = None) -> str:
-    """`vhd`, `fh-H`, `length`, `route` or `dynamics`; another recipe than the default says so."""
+    """Default name of a run: `vhd`, `fh-H`, `length`, `route` or `dynamics`, plus the recipe's name unless it is the
+    default."""
     base = kind if kind != "planner" else "vhd" if horizon is None else f"fh-{horizon}"
     return base if recipe == "default" else f"{base}-{recipe}"
 
@@ -40,19 +41,20 @@ def shipped_path(environment: str, kind: str) -> Path:
 def find_model(
     environment: str, kind: str, source: Source = "auto", horizon: int | None = None, recipe: str = "default"
 ) -> Path:
-    """The model file to use. `auto` prefers the user's own training over the shipped weights.
+    """Path of the model file to use. `auto` prefers the user's own models to shipped ones.
 
-    Only the default recipe with random lengths ships; a folder of weights may hold models of any method.
+    Only models of the default recipe with random lengths are shipped; a folder of weights may hold models of any
+    method.
 
-    The path is returned whether or not the file exists; opening it reports what is missing.
+    The path is returned even if the file does not exist; opening it reports what is missing.
     """
     name = run_name(kind, recipe, horizon)
     if not isinstance(source, str) or source not in SOURCES:
         if not isinstance(source, str | Path) or not is_folder(Path(source)):
-            known = [*SOURCES, "a folder of weights, as `vhd models archive` writes it"]
+            known = [*SOURCES, "a folder of weights written by `vhd models archive`"]
             raise UnknownNameError("source of weights", shown(source), known)
         folder = Path(source) / environment
-        # What `save_pretrained` wrote is one environment's alone, without a folder of its name.
+        # `save_pretrained` writes one environment, without a subfolder.
         return (folder if folder.is_dir() else Path(source)) / file_name(name)
     trained = run_folder(environment, name) / "model.safetensors"
     shipped = shipped_path(environment, kind)
@@ -64,13 +66,13 @@ def find_model(
 
 
 def trained_models(environment: str) -> dict[str, Path]:
-    """The model files of the environment's finished runs, by run name."""
+    """Model files of an environment's finished runs, by run name."""
     folder = home() / "runs" / checked_name("dataset", environment)
     return {path.parent.name: path for path in sorted(folder.glob("*/model.safetensors"))}
 
 
 def shipped_environments() -> list[str]:
-    """Environments whose planner ships with the package."""
+    """Environments with a shipped planner."""
     folder = Path(str(files("vhdiffuser"))) / "weights"
     return sorted(path.parent.name for path in folder.glob("*/planner.safetensors"))
 

@@ -1,4 +1,4 @@
-"""Small JSON files with a format number and a digest, written whole or not at all."""
+"""Small JSON files with a format number and a digest, written atomically."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ def write_sealed(path: Path, content: Mapping[str, Any], format: int) -> Path:
 
 
 def read_sealed(path: Path, format: int, mend: str) -> dict[str, Any]:
-    """The object, checked against its digest, without either; `mend` says what to do about a damaged file."""
+    """Read an object, verify its digest, and return it without digest and format; `mend` says what to do about a
+    damaged file."""
     content = read_json(path, mend)
     stated = content.pop("sha256", None)
     if content.get("format") != format:
@@ -34,5 +35,5 @@ def read_sealed(path: Path, format: int, mend: str) -> dict[str, Any]:
 
 
 def content_digest(content: Mapping[str, Any]) -> str:
-    """SHA-256 of an object as JSON, whatever the order of its keys."""
+    """SHA-256 of an object as JSON, independent of the order of keys."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
