@@ -1,4 +1,4 @@
-# make setup | demo | reproduce ENV=... | docs | test | test-fast | check | versions | lock | campaign | audit | bench | clean.
+# make setup | demo | reproduce ENV=... | docs | test | test-fast | check | versions | lock | campaign | audit | sbom | bench | clean.
 # Each works in a fresh clone with Python 3.10 to 3.14, pip and make.
 PYTHON ?= python3
 VENV := .venv
@@ -11,7 +11,7 @@ STAMP := $(VENV)/.installed-$(TORCH)
 # labmaze, which OGBench needs, has no wheels for Python 3.13 and newer.
 OGBENCH := $(shell $(PYTHON) -c 'import sys; print("ogbench,walker," if sys.version_info < (3, 13) else "")')
 
-.PHONY: setup demo reproduce docs browser test test-fast check versions lock campaign audit bench clean
+.PHONY: setup demo reproduce docs browser test test-fast check versions lock campaign audit sbom bench clean
 
 setup: $(STAMP)
 
@@ -22,7 +22,7 @@ $(STAMP): pyproject.toml requirements.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --upgrade 'pip>=22.2'
 	$(BIN)/python tools/install_torch.py $(TORCH)
 	$(BIN)/python tools/constraints.py > $(VENV)/constraints.txt
-	$(BIN)/pip install --quiet --disable-pip-version-check -c $(VENV)/constraints.txt -e '.[train,$(OGBENCH)minari,hub,ray,web,docs,dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -c $(VENV)/constraints.txt -e '.[train,$(OGBENCH)minari,hub,ray,robotics,web,docs,dev]'
 	@$(if $(OGBENCH),,echo "NO ANTMAZE AND CUBE HERE: the extra 'ogbench' needs Python 3.12 or older; their tests are skipped" >&2)
 	touch $@
 
@@ -83,6 +83,12 @@ campaign: setup
 audit: setup
 	$(BIN)/pip install --quiet --disable-pip-version-check pip-audit
 	$(BIN)/pip-audit --skip-editable
+
+# Software bill of materials (CycloneDX) of the installed packages: out/sbom.cdx.json. Releases have one of their own.
+sbom: setup
+	$(BIN)/pip install --quiet --disable-pip-version-check cyclonedx-bom
+	mkdir -p out
+	$(BIN)/cyclonedx-py environment --output-reproducible --output-file out/sbom.cdx.json $(VENV)
 
 bench: setup
 	# It says by its exit code that a statistic is off; the rest is run all the same.

@@ -19,8 +19,8 @@ import warnings
 
 os.environ["OMP_NUM_THREADS"] = "1"  # as the server's workers
 
-from vhdiffuser.web import messages
 from vhdiffuser.web.library import Library
+from vhdiffuser.web.requests import ExecuteRequest, FieldRequest, PlanRequest
 from vhdiffuser.web.work import Work, answer
 
 MOMENTS = (0.03, 0.1, 0.2, 0.4, 0.8)
@@ -30,9 +30,9 @@ MOMENTS = (0.03, 0.1, 0.2, 0.4, 0.8)
 def works(environment: str, ends: dict, T_max: int) -> dict[str, Work]:
     """Work that takes longer than a moment."""
     pair = {"environment": environment, "start": ends["start"], "goal": ends["goal"]}
-    ddpm = messages.PlanRequest(**pair, sampler="ddpm", steps=256, length=T_max)
-    run = messages.ExecuteRequest(**pair, protocol="rp")
-    field = messages.FieldRequest(**pair, points=160)
+    ddpm = PlanRequest(**pair, sampler="ddpm", steps=256, length=T_max)
+    run = ExecuteRequest(**pair, protocol="rp")
+    field = FieldRequest(**pair, points=160)
     return {
         "DDPM-256 of T_max states": Work("plan", environment, ddpm, T_max),
         "execution": Work("execute", environment, run),

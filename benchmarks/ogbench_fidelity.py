@@ -1,6 +1,6 @@
 """What the regenerated sets of OGBench's mazes hold, beside what OGBench says of its own.
 
-    python benchmarks/ogbench_fidelity.py                       the sets in the cache, as a table for docs/ogbench.md
+    python benchmarks/ogbench_fidelity.py                       the sets in the cache, as a table
     python benchmarks/ogbench_fidelity.py antmaze-giant-stitch  one of them
 
 Get a set with `vhd data get NAME`, or with `--source build --size 100000` for a sample. An official file that

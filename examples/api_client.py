@@ -1,4 +1,4 @@
-"""Ask a running page's JSON API for a horizon, a plan and an execution. Needs nothing but Python.
+"""Request a horizon, a plan and an execution from a running `vhd serve`. Needs only Python.
 
 vhd serve --no-browser &
 python examples/api_client.py                          # http://127.0.0.1:8765
@@ -25,7 +25,7 @@ def ask(path: str, body: dict[str, Any] | None = None) -> Iterator[dict[str, Any
         with urllib.request.urlopen(request, timeout=60) as answer:
             for line in answer:
                 yield json.loads(line)
-    except urllib.error.HTTPError as error:  # a 4xx says why
+    except urllib.error.HTTPError as error:  # a 4xx gives the reason
         raise SystemExit(f"{error.code}: {json.load(error)['reason']}") from None
     except urllib.error.URLError as error:
         raise SystemExit(f"no server at {SERVER} ({error.reason}). Start one with `vhd serve`.") from None

@@ -1,4 +1,4 @@
-"""Which of several tasks is nearest? By predicted steps, by a straight line, and in truth (paths around walls).
+"""Which of several tasks is nearest? By predicted steps, by straight line, and by true distance (paths around walls).
 
 python examples/choose_among_tasks.py
 """

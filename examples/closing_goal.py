@@ -1,4 +1,4 @@
-"""A gate closes: which of two goals can still be reached in time, and how likely?
+"""Two gates close: which goal can still be reached in time, and with what probability?
 
 python examples/closing_goal.py
 """

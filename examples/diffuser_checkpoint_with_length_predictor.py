@@ -1,17 +1,21 @@
-"""A checkpoint of the original Diffuser (jannerm/diffuser), driven by a Length Predictor: the paper's FH+LP.
+"""A checkpoint of the original Diffuser (jannerm/diffuser) with a Length Predictor: the paper's FH+LP.
 
     python examples/diffuser_checkpoint_with_length_predictor.py
-    python examples/diffuser_checkpoint_with_length_predictor.py 20000     train it for longer: hours
+    python examples/diffuser_checkpoint_with_length_predictor.py 20000                train it for longer: hours
+    python examples/diffuser_checkpoint_with_length_predictor.py model.safetensors    a planner of yours, as one
 
-With a checkpoint of your own, from the command line:
+With your own checkpoint, from the command line:
 
     vhd import-diffuser state_1990000.pt --env maze2d-large
     vhd train length maze2d-large
     vhd bench maze2d-large --methods fh-h2 fh-lp
 
-No checkpoint is at hand here, so one is trained as the original trains its own (action and state in each knot, the
-clean trajectory predicted, crops of one length, the EMA of the weights) and saved as the original saves it. A few
-updates show the way, not what such a planner can do.
+This script trains and saves one as the original does (action and state in each knot, clean-trajectory prediction,
+crops of one length, EMA of the weights). A few updates show how it works, not what such a planner can do.
+
+A planner of yours with stride 1 (`vhd train planner ENV --horizon 128 --stride 1 --prediction sample --clamp state`) is
+written in the original's format, imported again and driven by the Length Predictor that ships. Plans with and without
+it are drawn in `diffuser_with_length_predictor.png`.
 """
 
 from __future__ import annotations
@@ -30,6 +34,7 @@ from vhdiffuser import LengthPredictor, Planner, evaluate
 from vhdiffuser.cli import run as vhd
 from vhdiffuser.data.crops import Crops
 from vhdiffuser.data.store import Dataset
+from vhdiffuser.diffusion.config import PlannerConfig
 from vhdiffuser.diffusion.import_diffuser import import_checkpoint, unet_state
 from vhdiffuser.diffusion.process import Process, clamp, denoising_loss
 from vhdiffuser.diffusion.sampler import clamp_mask
@@ -38,8 +43,14 @@ from vhdiffuser.diffusion.unet import TemporalUnet
 from vhdiffuser.envs.datasets import load_dataset
 from vhdiffuser.length.config import LengthConfig
 from vhdiffuser.length.task import LengthTask
+from vhdiffuser.normalizer import Normalizer
+from vhdiffuser.report.plan_figures import draw_plans
+from vhdiffuser.torch_network import state_dict
 from vhdiffuser.training.config import LoopConfig
 from vhdiffuser.training.loop import train
+from vhdiffuser.types import EnvSpec
+from vhdiffuser.weights.format import load_model
+from vhdiffuser.weights.places import find_model
 
 HORIZON, STEPS, ACTION, STATE = 128, 16, 2, 4
 DIM = 16
@@ -65,7 +76,7 @@ def train_checkpoint(
     unet, ema = (TemporalUnet(ACTION + STATE, dim=DIM, dim_mults=(1, 4, 8)) for _ in range(2))
     ema.load_state_dict(unet.state_dict())
     done = 0
-    if path.exists():  # go on from it
+    if path.exists():  # resume
         saved = torch.load(path, weights_only=True)
         done = saved["step"]
         unet.load_state_dict(unet_state(path, saved["model"]))
@@ -95,16 +106,57 @@ def train_checkpoint(
     torch.save({"step": update + 1, "model": saved[0], "ema": saved[1]}, path)
 
 
+def save_as_original(model: Path, folder: Path) -> Path:
+    """Write a planner's model file as the original saves its own: {step, model, ema}, with the diffusion's buffers."""
+    tensors, header = load_model(model, "planner")
+    config, spec = PlannerConfig.from_json(header.config), EnvSpec.from_json(header.spec)
+    if config.stride != 1 or config.prediction == "v_prediction":
+        raise SystemExit("the original has stride 1 and predicts the noise or the clean trajectory.")
+    horizon = config.horizon or spec.T_max
+    state = {f"model.{name}": value for name, value in state_dict(tensors).items()}
+    state["betas"] = torch.from_numpy(cosine_betas(config.diffusion_steps))
+    state["loss_fn.weights"] = torch.ones(horizon, config.action_dim + spec.state_dim)
+    path = folder / f"state_{header.updates}.pt"
+    torch.save({"step": header.updates, "model": state, "ema": state}, path)
+    return path
+
+
+def drive(model: Path) -> None:
+    """A planner in the original's format, without and with the Length Predictor that ships."""
+    header = load_model(model, "planner")[1]
+    spec, normalizer = EnvSpec.from_json(header.spec), Normalizer.from_json(header.normalizer)
+    with tempfile.TemporaryDirectory() as folder:
+        imported = Path(folder) / "planner.safetensors"
+        checkpoint = save_as_original(model, Path(folder))
+        import_checkpoint(checkpoint, imported, spec, normalizer, prediction=header.config["prediction"])
+        predictor = LengthPredictor.load(find_model(spec.name, "length", "shipped"))
+        planners = {
+            "FH": Planner.load(imported, outside="ignore"),
+            "FH+LP": Planner.load(imported, predictor, outside="ignore"),
+        }
+    plans = []
+    for name, planner in planners.items():
+        starts = np.array([[1.0, 1.0, 0.0, 0.0]] * 2, np.float32)
+        plans += planner.plan_batch(starts, np.array([[1.0, 1.8], [3.0, 1.0]], np.float32))
+        for protocol in ("ss", "rp"):
+            (summary,) = evaluate(planner, n=2 * PAIRS, protocols=protocol, seeds=9)
+            print(f"{name} ({protocol}): {summary.success_rate:.0%}, {summary.average_executed_steps:.0f} steps")
+    print("drawn in", draw_plans(plans, Path("diffuser_with_length_predictor.png")))
+
+
 def main() -> None:
+    if len(sys.argv) > 1 and not sys.argv[1].isdigit():
+        drive(Path(sys.argv[1]))
+        return
     updates = int(sys.argv[1]) if len(sys.argv) > 1 else 30
     folder = Path(tempfile.mkdtemp())
-    os.environ.setdefault("VHD_HOME", str(folder))  # so that trying this leaves your own cache alone
+    os.environ.setdefault("VHD_HOME", str(folder))  # leaves your own cache alone
     vhd(["data", "get", "maze2d-umaze", "--source", "build", "--size", "20000", "--quiet"])
     data = load_dataset("maze2d-umaze")
     checkpoint, model = folder / f"state_{updates}.pt", folder / "diffuser.safetensors"
     train_checkpoint(checkpoint, data, updates)
 
-    # Import it. Widths, horizon and diffusion steps are read off the shapes; nothing in the file is run.
+    # Import it. Widths, horizon and diffusion steps follow from the shapes; nothing in the file is executed.
     # The normaliser is fitted to the same data as there.
     header = import_checkpoint(checkpoint, model, data.spec, data.normalizer(), data.fingerprint())
     print(f"imported: horizon {header.config['horizon']}, {header.config['diffusion_steps']} diffusion steps")
@@ -118,7 +170,7 @@ def main() -> None:
         lambda status: None,
     )
 
-    # The same network without and with it: one horizon for every pair, or each pair its own.
+    # The same network without and with it: one horizon for all pairs, or one per pair.
     fixed, varied = Planner.load(model), Planner.load(model, LengthPredictor.load(length_file))
     start = [1.0, 1.0, 0.0, 0.0]
     for name, goal in (("near", [1.3, 1.0]), ("far", [1.0, 3.0])):

@@ -1,9 +1,8 @@
-"""Plan for a Gymnasium environment of your own, and drive it: log data, train, drive.
+"""Plan for your own Gymnasium environment: log data, train, drive.
 
     python examples/drive_your_own_gymnasium_env.py
 
-The environment here, `PondEnv`, is a boat on a pond with a current; you have yours already. Toy-sized: some hundred
-updates.
+The environment here, `PondEnv`, is a boat on a pond with a current; use your own. Toy-sized: a few hundred updates.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ class PondEnv(gymnasium.Env):
         return self._observation(), {}
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict]:
-        current = 0.15 * np.array([self.place[1] - 5, 5 - self.place[0]]) / 5  # it turns clockwise
+        current = 0.15 * np.array([self.place[1] - 5, 5 - self.place[0]]) / 5  # clockwise
         self.velocity += DT * (2.0 * np.clip(action, -1, 1) + current - 0.5 * self.velocity)
         self.place += DT * self.velocity
         return self._observation(), 0.0, False, False, {}
@@ -49,7 +48,7 @@ class PondEnv(gymnasium.Env):
 
 
 def log_trajectories(env: gymnasium.Env, episodes: int, length: int) -> Episodes:
-    """Data from whatever drives it today: here, a pilot who steers for random buoys."""
+    """Data from whatever drives it today: here, a pilot who steers to random buoys."""
     rng, parts = np.random.default_rng(0), []
     for number in range(episodes):
         state, _ = env.reset(seed=number)
@@ -66,7 +65,7 @@ def log_trajectories(env: gymnasium.Env, episodes: int, length: int) -> Episodes
 
 
 def main() -> None:
-    os.environ.setdefault("VHD_HOME", tempfile.mkdtemp())  # so that trying this leaves your own cache alone
+    os.environ.setdefault("VHD_HOME", tempfile.mkdtemp())  # leaves your own cache alone
     data = log_trajectories(PondEnv(), episodes=30, length=400)
     spec = own_spec("pond", data, goal_dims=(0, 1), velocity_dims=(2, 3), control_dt=DT, T_max=128)
     save_dataset(Dataset(spec, data, "import"))
@@ -76,7 +75,7 @@ def main() -> None:
     vhd(["train", "planner", "pond", "--updates", "300", "--dim", "16", "--batch-size", "32", *quick])
     vhd(["train", "length", "pond", "--updates", "150", *quick])
 
-    # Drive. Thrust is an acceleration, so a PD law follows plans; `Controller` is the class to write for others.
+    # Drive. Thrust is an acceleration, so a PD controller works; otherwise, write your own `Controller`.
     planner = vhdiffuser.load_planner("pond", source="trained")
     pilot = PDController(spec, PDConfig(position_gain=3.0, velocity_gain=2.0))
     hits, rng = 0, np.random.default_rng(1)

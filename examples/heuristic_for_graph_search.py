@@ -1,4 +1,4 @@
-"""The Length Predictor alone, as the heuristic of A* on a grid of maze2d-large, and how often it is admissible."""
+"""The Length Predictor as the heuristic of A* on a grid of maze2d-large, and how often it is admissible."""
 
 import heapq
 
@@ -7,7 +7,7 @@ import numpy as np
 from vhdiffuser import load_planner
 from vhdiffuser.envs.maze2d.maze import BALL_RADIUS, LARGE
 
-SPACING, SPEED = 0.2, 0.0342  # between two nodes, in units; the data's mean units a control step
+SPACING, SPEED = 0.2, 0.0342  # units between two nodes; mean units per control step in the data
 grid = np.stack(np.meshgrid(np.arange(0.4, 7.3, SPACING), np.arange(0.4, 10.3, SPACING), indexing="ij"), axis=-1)
 nodes = {tuple(node) for node in np.argwhere(LARGE.clearance(grid) >= BALL_RADIUS).tolist()}
 moves = [(a, b, SPACING * np.hypot(a, b) / SPEED) for a in (-1, 0, 1) for b in (-1, 0, 1) if a or b]

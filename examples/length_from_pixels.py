@@ -4,8 +4,8 @@
     python examples/length_from_pixels.py 3000        for longer
 
 A state is a picture of the maze from above, 32 x 32, with the walls in one channel and the ball in the other. The
-network is shown start and goal as two such pictures and nothing else, through one encoder; positions serve only to
-draw them, and to say which states count as the goal. Losses, targets and curriculum are those of
+network sees start and goal as two such pictures and nothing else, through one encoder. Positions serve only to
+draw them, and to decide which states count as the goal. Losses, targets and curriculum are those of
 `vhd train length`. Predicted steps are then compared with the true distances in the maze.
 """
 
@@ -38,7 +38,7 @@ from vhdiffuser.types import Episodes
 
 SIDE = 32
 BALL = 0.08
-"""Radius of the ball's blob, normalised: a little more than a pixel."""
+"""Radius of the ball's blob, normalised: slightly more than a pixel."""
 
 
 def pixel_centres() -> torch.Tensor:
@@ -85,7 +85,7 @@ class PixelEncoder(nn.Module):
 def main() -> None:
     updates = int(sys.argv[1]) if len(sys.argv) > 1 else 600
     folder = Path(tempfile.mkdtemp())
-    os.environ.setdefault("VHD_HOME", str(folder))  # so that trying this leaves your own cache alone
+    os.environ.setdefault("VHD_HOME", str(folder))  # leaves your own cache alone
     vhd(["data", "get", "maze2d-umaze", "--source", "build", "--size", "100000", "--quiet"])
     environment, data = get_environment("maze2d-umaze"), load_dataset("maze2d-umaze")
 

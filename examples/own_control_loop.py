@@ -1,4 +1,4 @@
-"""One's own control loop: you step the robot, an agent answers each observation with an action.
+"""Your own control loop: you step the robot, an agent returns an action for each observation.
 
 python examples/own_control_loop.py
 """
@@ -10,16 +10,16 @@ import vhdiffuser
 
 planner = vhdiffuser.load_planner("maze2d-large")
 agent = vhdiffuser.Agent(planner, rule=vhdiffuser.replan_on_deviation(threshold=0.1, check_every=10))
-agent.warm_up()  # the first plan of a process is slow, and a robot does not wait
+agent.warm_up()  # the first plan of a process is slow
 
-robot = gymnasium.make("vhdiffuser/Maze2d-large-v1", max_episode_steps=2000)  # yours: anything that is stepped
+robot = gymnasium.make("vhdiffuser/Maze2d-large-v1", max_episode_steps=2000)  # or your own robot
 observation, _ = robot.reset(options={"start": [1, 1]})
 agent.reset(goal=[7, 9])
 action = agent.act(observation)
 while not agent.done:
     observation, *_ = robot.step(action)
     if agent.steps == 100:
-        agent.goal = [1, 10]  # somebody changed their mind: the next act plans for it
+        agent.goal = [1, 10]  # the goal moves: the next act plans for it
     action = agent.act(observation)
 
 print(agent.rollout())

@@ -1,4 +1,4 @@
-"""Load, plan, execute: the whole library in ten lines. Needs no data and no training.
+"""Load, plan, execute: the whole library in ten lines. No data and no training needed.
 
 python examples/plan_with_shipped_weights.py
 python examples/plan_with_shipped_weights.py path/to/folder      weights that `vhd models export` wrote
@@ -12,7 +12,7 @@ import vhdiffuser
 
 planner = vhdiffuser.load_planner(sys.argv[1] if len(sys.argv) > 1 else "maze2d-large")
 env = vhdiffuser.get_environment(planner.spec.name).make()
-instance = env.sample_instance(np.random.default_rng(7))  # or a start and goal of yours
+instance = env.sample_instance(np.random.default_rng(7))  # or your own start and goal
 
 steps = planner.predict_steps(instance.start, instance.goal)
 plan = planner.plan(instance.start, instance.goal)

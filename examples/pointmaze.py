@@ -1,6 +1,6 @@
-"""Gymnasium-Robotics' PointMaze with the weights that ship for maze2d-umaze: the same maze, in another frame.
+"""PointMaze of Gymnasium-Robotics with the shipped maze2d-umaze weights: the same maze in another frame.
 
-pip install gymnasium-robotics
+pip install 'vhdiffuser[robotics]'
 python examples/pointmaze.py
 """
 

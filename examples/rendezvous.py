@@ -1,4 +1,4 @@
-"""Two robots meet at a given control step: each plan arrives at that step, not before it.
+"""Two robots meet at a given control step: each plan arrives at that step, not earlier.
 
 python examples/rendezvous.py
 """

@@ -1,5 +1,5 @@
-"""When to replan: as soon as more steps are predicted than the plan has left. On the way
-somebody carries the ball to another corner.
+"""When to replan: as soon as the predicted steps exceed those left in the plan. During the execution,
+the ball is carried to another corner.
 
 python examples/replan_timing.py
 """

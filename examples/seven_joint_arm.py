@@ -1,4 +1,4 @@
-"""A benchmark of its own for the Length Predictor: an arm of seven joints, where no map and no graph helps.
+"""A benchmark for the Length Predictor: an arm with seven joints, where neither a map nor a graph helps.
 
     python examples/seven_joint_arm.py                      a small one, in a minute
     vhd data get examples/seven_joint_arm.py:make --source build
@@ -6,10 +6,10 @@
     vhd eval-length examples/seven_joint_arm.py:make        all of it: 400,000 transitions, 4,000 updates
 
 Limits of position and speed are those of a common seven-joint arm. A log is one episode per commanded move: all joints
-start and arrive together, as robot controllers interpolate, at 50 to 100 % of full speed. So the truth is known: the
+start and arrive together, as robot controllers interpolate, at 50 to 100 % of full speed. The truth is known: the
 slowest joint decides, max_j |q_j - g_j| / v_j. In seven dimensions landmarks are too far apart for a
-route graph, and a bootstrapped far goal has nothing to begin with: the recipe asks for goals of the same move only, and
-has a quasimetric head with smooth features.
+route graph, and bootstrapping far goals has nothing to start from. The recipe therefore uses goals of the same move
+only, and a quasimetric head with smooth features.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ SPEC = EnvSpec(
 PHASE = {"goals": {"endpoint": 0.3, "local": 0.7, "far": 0.0}, "even": 0.0}
 LENGTH = {
     "network": {"feature_scale": 0.05, "depth": 2},
-    "quasimetric": 1,  # the largest difference among latent numbers: of the truth's own form
+    "quasimetric": 1,  # the largest difference of latent numbers, like the truth
     "latent": 64,
     "relay_graph": None,
     **dict.fromkeys(("warm_start", "expansion", "strengthening"), PHASE),
@@ -54,7 +54,7 @@ LENGTH = {
 
 
 class Arm(PlanningEnv):
-    """Joints move by what they are asked for, within their limits of speed and position."""
+    """Joints move as commanded, within their limits of speed and position."""
 
     spec = SPEC
 
@@ -74,7 +74,7 @@ class Arm(PlanningEnv):
         return Instance(start, goal, int(rng.integers(2**31)))
 
     def check(self, instance: Instance) -> None:
-        """Both ends must keep to the joints' limits."""
+        """Start and goal must be within the joint limits."""
         for name, value in self.finite_ends(instance):
             if (value < LOW - 1e-3).any() or (value > HIGH + 1e-3).any():
                 raise VhdError(f"seven-joint-arm: the {name} {value.tolist()} exceeds a joint's limits.")
@@ -130,7 +130,7 @@ def main() -> None:
     from vhdiffuser.benchmark.length_eval import draw_pairs
     from vhdiffuser.cli import run as vhd
 
-    os.environ.setdefault("VHD_HOME", tempfile.mkdtemp())  # so that trying this leaves your own cache alone
+    os.environ.setdefault("VHD_HOME", tempfile.mkdtemp())  # leaves your own cache alone
     environment = vhdiffuser.register(make())
     vhd(["data", "get", SPEC.name, "--source", "build", "--size", "100000", "--quiet"])
     recipe = vhdiffuser.get_recipe(environment).changed(

@@ -9,7 +9,7 @@ The same from the command line:
     vhd train length drone
     vhd plan drone --start 0.1 0.1 0.1 0.5 --goal 0.9 0.9 0.9 --out plan.json
 
-This is toy-sized (seconds of training). Real data wants the command line's defaults: thousands of updates.
+This is toy-sized (seconds of training). For real data, use the command line's defaults: thousands of updates.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SPEED = 0.02
 
 
 def write_trajectories(path: Path) -> None:
-    """A drone that flies between random places in a unit cube, and a battery that empties: 4 numbers a row.
+    """A drone that flies between random places in a unit cube, and a battery that drains: 4 numbers per row.
 
     Row by row, episode after episode; `episode_ends` says where each ends. Actions are optional.
     """
@@ -54,15 +54,15 @@ def report(status: Status) -> None:
 
 def main() -> None:
     folder = Path(tempfile.mkdtemp())
-    os.environ.setdefault("VHD_HOME", str(folder))  # so that trying this leaves your own cache alone
+    os.environ.setdefault("VHD_HOME", str(folder))  # leaves your own cache alone
     write_trajectories(folder / "drone.npz")
 
-    # Import. A goal fixes x, y, z (dimensions 0 to 2); the battery is part of the state and not of the goal.
+    # Import. A goal specifies x, y, z (dimensions 0 to 2); the battery is part of the state but not of the goal.
     dataset = import_dataset("drone", str(folder / "drone.npz"), goal_dims=(0, 1, 2), T_max=96)
     save_dataset(dataset)
     print(f"{dataset.episodes.transitions:,} transitions of {dataset.spec.state_dim} numbers")
 
-    # Train both networks, smaller and shorter than usual. A training checkpoints itself, and goes on from there.
+    # Train both networks, smaller and shorter than usual. Training writes checkpoints and resumes from them.
     loop = {"updates": 300, "warmup": 20, "ema": 0.98, "log_every": 100, "threads": 1}
     recipe = vhdiffuser.get_recipe(vhdiffuser.get_environment("drone")).changed(
         planner={"dim": 16, "batch_size": 32, "diffusion_steps": 64},

@@ -81,7 +81,7 @@ def started() -> Nodes:
         except Exception as error:
             ray.shutdown()
             reason = error
-    pytest.skip(f"Ray could not start its nodes here: {reason}")
+    pytest.skip(f"Ray did not start its nodes here: {reason}")
 
 
 def choose(method: str, environment: str) -> PlannerChoice:
@@ -144,7 +144,7 @@ def lose_a_busy_node(nodes: Nodes, folder: Path) -> None:
 
 def test_errors_of_a_job_are_told_as_they_are_here(nodes: Nodes, tmp_path: Path) -> None:
     there = Cluster("auto", choose_other, ToyController)
-    with pytest.raises(DataError, match="would make other rows .*models: .*let them share VHD_HOME"):
+    with pytest.raises(DataError, match="would produce different rows .*models: .*let them share VHD_HOME"):
         run_benchmark(CONFIG, tmp_path, choose, ToyController(), cluster=there)
 
 

@@ -11,7 +11,7 @@ import pytest
 from vhdiffuser.envs.registry import environments
 
 TEXT = (Path(__file__).resolve().parents[1] / "docs" / "scaling.md").read_text(encoding="utf-8")
-SECTION = TEXT.split("## Paper scale, on paper")[1]
+SECTION = TEXT.split("## Cost of the paper's recipe")[1]
 ROW = re.compile(r"^\| ([\w-]+) \| (\d+), (\d+), (\d+), (\d+) \| .*?([\d.]+) \|$", re.MULTILINE)
 SECONDS_PER_STATE, UPDATES, SEEDS, DAY = 2.2e-3, 2e6, 3, 86_400
 ROWS = {name: ([int(length) for length in lengths], float(seconds)) for name, *lengths, seconds in ROW.findall(SECTION)}

@@ -104,29 +104,29 @@ def test_a_sampler_is_told_where_it_is() -> None:
 
 def test_a_sampler_of_another_shape_is_named() -> None:
     vhdiffuser.register_sampler("short", lambda tau, tau0, older, a, n, draw: tau0[:, :1])
-    with pytest.raises(VhdError, match=r"sampler 'short' must return tau of shape \(1, \d+, 4\), got \(1, 1, 4\)"):
+    with pytest.raises(VhdError, match=r"sampler 'short' must return tau of shape \(1, \d+, 4\); got \(1, 1, 4\)"):
         plan("short")
 
 
 @pytest.mark.parametrize("register", [vhdiffuser.register_sampler, vhdiffuser.register_controller])
 def test_names_are_one_word_taken_once_and_values_are_functions(register) -> None:
     register("mine", max)
-    with pytest.raises(VhdError, match="named 'mine' is registered already; choose another name, or replace=True"):
+    with pytest.raises(VhdError, match="named 'mine' is already registered. Choose another name or pass replace=True"):
         register("mine", min)
     register("mine", min, replace=True)
     for name in ("", "two words", " blank"):
         with pytest.raises(VhdError, match="one word"):
             register(name, max)
-    with pytest.raises(VhdError, match="'three' must be a function, got int"):
+    with pytest.raises(VhdError, match="'three' must be a function; got int"):
         register("three", 3)
-    with pytest.raises(VhdError, match="'ddim' is registered already|'pd' is registered already"):
+    with pytest.raises(VhdError, match="'ddim' is already registered|'pd' is already registered"):
         register("ddim" if register is vhdiffuser.register_sampler else "pd", max)
 
 
 def test_ours_can_be_replaced() -> None:
     registry: Registry[Callable[..., float]] = Registry("rule", "vhdiffuser.none", {"sum": "math:fsum"})
     assert registry.get("sum")([0.5, 0.5]) == 1.0
-    with pytest.raises(VhdError, match="a rule named 'sum' is registered already"):
+    with pytest.raises(VhdError, match="a rule named 'sum' is already registered"):
         registry.register("sum", max)
     registry.register("sum", max, replace=True)
     assert registry.get("sum") is max
@@ -161,7 +161,7 @@ def test_a_package_that_fails_is_named_and_left_out(install: Install, value: str
     good = {"samplers": "robots:straight_to_the_end", "controllers": "robots:gentle"}
     install(**{group: {"bad": value, "good": fine} for group, fine in good.items()})
     for registry in (SAMPLERS, CONTROLLERS):
-        with pytest.warns(VhdWarning, match=rf"{registry.kind}s of entry point 'bad' .* left out: .*{reason}"):
+        with pytest.warns(VhdWarning, match=rf"skipped the {registry.kind}s of entry point 'bad' .*: .*{reason}"):
             names = registry.names()
         assert "good" in names
         assert "bad" not in names
@@ -169,9 +169,9 @@ def test_a_package_that_fails_is_named_and_left_out(install: Install, value: str
 
 def test_a_package_does_not_take_our_names(install: Install) -> None:
     install(samplers={"ddim": "robots:straight_to_the_end"}, controllers={"pd": "robots:gentle"})
-    with pytest.warns(VhdWarning, match="'ddim' is registered already"):
+    with pytest.warns(VhdWarning, match="'ddim' is already registered"):
         SAMPLERS.names()
-    with pytest.warns(VhdWarning, match="'pd' is registered already"):
+    with pytest.warns(VhdWarning, match="'pd' is already registered"):
         CONTROLLERS.names()
     assert SAMPLERS.get("ddim") is ddim_step
     assert type(make_controller("pd", get_environment("maze2d-umaze").spec)) is PDController

@@ -132,5 +132,5 @@ def test_restart_on_a_missing_device_keeps_the_finished_model(vhd_home, capsys):
     model = run_folder("maze2d-umaze", "length") / "model.safetensors"
     before = model.read_bytes()
     assert run([*train, "warp9", "--restart"]) == 1
-    assert "device 'warp9' cannot be used here" in capsys.readouterr().err
+    assert "device 'warp9' is not available" in capsys.readouterr().err
     assert model.read_bytes() == before

@@ -37,6 +37,28 @@ def test_benchmarks_use_the_library_and_not_the_command_line(path: Path) -> None
     assert not [name for name in found if name.startswith("vhdiffuser.cli")]
 
 
+INNER = (
+    "data.official", "data.readers", "diffusion.sampler", "envs.antmaze", "envs.cube", "execution.executor",
+    "execution.loop", "execution.simulators", "length.network", "planner.denoising", "training.checkpoint",
+    "weights.format",
+)  # fmt: skip
+"""What the library is made of: a command that needs these does work of its own."""
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "src/vhdiffuser/cli").glob("*.py")), ids=lambda path: path.stem)
+def test_a_command_calls_the_library_and_holds_no_logic_of_its_own(path: Path) -> None:
+    imported = [
+        node.module.removeprefix("vhdiffuser.")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("vhdiffuser.")
+    ]
+    allowed = ("envs.antmaze.walker_training",)  # `vhd data walker` trains that ant's walker
+    inner = [name for name in imported if name.startswith(INNER) and name not in allowed]
+    assert not inner
+    others = [name for name in imported if name.startswith("cli.") and not name.startswith("cli.data_")]
+    assert not others, "what two commands need is the library's"
+
+
 def full_name(node: ast.expr, aliases: dict[str, str]) -> str:
     """`np.load` as `numpy.load`; "" for what is not a name."""
     if isinstance(node, ast.Name):

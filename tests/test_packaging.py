@@ -24,6 +24,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
 DISTRIBUTIONS = {
     "PIL": "pillow",
+    "gymnasium_robotics": "gymnasium-robotics",
     "huggingface_hub": "huggingface-hub",
     "stable_baselines3": "stable-baselines3",
     "typing_extensions": "typing-extensions",
@@ -35,8 +36,8 @@ BEHIND_OTHERS = {"httptools": "uvicorn", "shtab": "tyro", "httpx": "fastapi.test
 TOOLS = {"pytest", "pytest-xdist", "setuptools", "ruff", "mypy", "import-linter", "mkdocs-material", "mkdocstrings"}
 """Run, not imported."""
 
-WORKSHOP = {"dev", "docs"}
-"""Extras of those who work on the project: the package itself uses nothing of them."""
+WORKSHOP = {"dev", "docs", "robotics"}
+"""Extras of those who work on the project, and of examples: the package itself uses nothing of them."""
 
 
 def required() -> list[tuple[str, Requirement]]:

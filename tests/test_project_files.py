@@ -170,6 +170,14 @@ def test_ci_tries_the_oldest_and_the_newest_dependencies() -> None:
     )
 
 
+def test_ci_audits_dependencies_and_a_release_has_a_bill_of_materials() -> None:
+    run = [step.get("run", "") for step in jobs(ROOT / ".github/workflows/ci.yml")["audit"]["steps"]]
+    assert {"make audit PYTHON=python", "make sbom PYTHON=python"} <= set(run)
+    package = " ".join(step.get("run", "") for step in steps(ROOT / ".github/workflows/package.yml"))
+    assert re.search(r"cyclonedx-py environment .* --output-file sbom\.cdx\.json", package)
+    assert "release/sbom.cdx.json" in read(".github/workflows/release.yml")
+
+
 def test_only_the_job_that_publishes_may_ask_pypi_for_a_token() -> None:
     found = jobs(ROOT / ".github/workflows/release.yml")
     assert load(ROOT / ".github/workflows/release.yml")[True] == {"push": {"tags": ["v*"]}}
@@ -208,3 +216,12 @@ def test_the_walk_through_in_contributing_is_the_code() -> None:
     snippets = re.findall(r"^```py\n(.*?)^```", read("CONTRIBUTING.md"), re.MULTILINE | re.DOTALL)
     assert len(snippets) == 2
     assert all(snippet in code for snippet in snippets)
+
+
+def test_make_setup_installs_every_extra() -> None:
+    """So no test is skipped for want of a package after `make setup`."""
+    recipe = read("Makefile").split("\n$(STAMP):")[1].split("\n\n")[0]
+    found = re.search(r"-e '\.\[([^\]]+)\]'", recipe)
+    assert found is not None
+    ogbench = {"ogbench", "walker"}  # only where labmaze has wheels
+    assert set(found[1].replace("$(OGBENCH)", "").split(",")) | ogbench == set(project()["optional-dependencies"])

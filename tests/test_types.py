@@ -30,14 +30,14 @@ def test_a_start_of_goal_dimensions_is_put_where_they_are():
     spec = replace(get_spec("maze2d-umaze"), goal_dims=(2, 3), velocity_dims=(0, 1))
     np.testing.assert_array_equal(spec.start_state([5, 6]), [0, 0, 5, 6])
     np.testing.assert_array_equal(spec.start_state([1, 2, 5, 6]), [1, 2, 5, 6])
-    with pytest.raises(VhdError, match=r"4 numbers x, y, vx, vy, or the 2 numbers vx, vy"):
+    with pytest.raises(VhdError, match=r"4 numbers \(x, y, vx, vy\), or 2 \(vx, vy;"):
         spec.start_state([1, 2, 3])
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda e: (e.observations[:-1], e.actions, e.ends), "lengths disagree"),
+        (lambda e: (e.observations[:-1], e.actions, e.ends), "must have equal length"),
         (lambda e: (e.observations[:0], e.actions[:0], e.ends[:0]), "empty"),
         (lambda e: (e.observations, e.actions, np.array([4, 5, 13])), "at least 2"),
         (lambda e: (e.observations, e.actions, np.array([4, 6])), "ends at 6"),
@@ -55,7 +55,7 @@ def test_episodes_name_the_row_that_is_not_finite(field, bad):
     episodes = Episodes.from_parts(parts(4, 4))
     arrays = {"observations": episodes.observations.copy(), "actions": episodes.actions.copy(), "ends": episodes.ends}
     arrays[field][5, 1] = bad
-    with pytest.raises(DataError, match=f"{field} row 5"):
+    with pytest.raises(DataError, match=f"{field}: row 5"):
         Episodes(**arrays)
 
 
@@ -90,7 +90,7 @@ def test_unknown_environment_lists_the_known():
 
 
 def test_a_plan_of_one_state_is_none():
-    with pytest.raises(VhdError, match="2 or more"):
+    with pytest.raises(VhdError, match="L >= 2"):
         Plan(np.zeros((1, 4)), np.zeros(2))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from vhdiffuser.control.base import Controller, reference_states
-from vhdiffuser.envs.base import PlanningEnv
+from vhdiffuser.envs.base import PlanningEnv, VectorEnv
 from vhdiffuser.envs.environment import Environment, Geometry
 from vhdiffuser.errors import VhdError
 from vhdiffuser.normalizer import Normalizer
@@ -88,6 +88,34 @@ def make_stuck_env() -> ToyEnv:
 def make_pushed_env() -> ToyEnv:
     """A simulator that pushes its point aside at step 4."""
     return ToyEnv(push_at=4)
+
+
+class ToyVector(VectorEnv):
+    """Pushed points that can be copied."""
+
+    savable = True
+
+    def __init__(self, slots: int) -> None:
+        self.spec, self.envs = ToyEnv().spec, [make_pushed_env() for _ in range(slots)]
+
+    def reset(self, slots, instances):
+        return np.stack([self.envs[slot].reset(each) for slot, each in zip(slots, instances, strict=True)])
+
+    def step(self, slots, actions):
+        return np.stack([self.envs[slot].step(action) for slot, action in zip(slots, actions, strict=True)])
+
+    def save(self, slot):
+        return np.array([*self.envs[slot]._place, self.envs[slot]._steps])
+
+    def load(self, slot, state):
+        self.envs[slot]._place, self.envs[slot]._steps = state[:2].copy(), int(state[2])
+
+
+class CopyableEnv(ToyEnv):
+    """Makes such points."""
+
+    def vector(self, slots, threads, reset=None):
+        return ToyVector(slots)
 
 
 class ToyController(Controller):

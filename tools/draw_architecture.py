@@ -1,4 +1,4 @@
-"""Draw docs/images/architecture.svg: the way of the data, and the rooms in the layers of the import contract.
+"""Draw docs/images/architecture.svg: the data flow, and the modules in the layers of the import contract.
 
 python tools/draw_architecture.py          (Python 3.11 or newer)
 """
@@ -10,51 +10,51 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PICTURE = ROOT / "docs/images/architecture.svg"
-CONTRACT = "rooms import downwards only"
+CONTRACT = "modules import downwards only"
 
-ROOMS = {
+MODULES = {
     "cli": "the command vhd",
-    "web": "the page and its JSON API",
+    "web": "web page and JSON API",
     "analysis": "the paper's analyses",
     "report": "tables, figures",
     "benchmark": "methods, evaluation",
-    "recipes": "how networks are built, trained, used",
+    "recipes": "hyperparameters",
     "training": "one resumable loop, export",
     "execution": "the control loop: Agent, executor",
-    "planner": "Planner: a start and a goal to a plan",
-    "control": "controllers: a plan to actions",
+    "planner": "Planner: start and goal to plan",
+    "control": "controllers: plan to actions",
     "length": "the Length Predictor",
     "diffusion": "U-Net, samplers, curve",
     "trajectories": "Plan, Rollout",
-    "drawing": "walls and axes",
+    "drawing": "walls, axes",
     "painting": "frames of films",
-    "envs": "Environment, its registry, the families",
+    "envs": "Environment, registry, families",
     "data": "datasets, crops, builders, readers",
     "results": "rows, cells, statistics",
     "normalizer": "units to [-1, 1]",
     "runtime": "networks as ONNX graphs",
     "torch_network": "networks in torch",
     "types": "EnvSpec, Episodes, Instance",
-    "weights": "model files and where they are",
+    "weights": "model files, where they are",
     "locks": "one process at a time",
-    "reading": "files of others",
+    "reading": "reading files safely",
     "cluster": "Ray",
-    "arguments": "what callers give",
-    "devices": "of torch",
+    "arguments": "argument checks",
+    "devices": "torch devices",
     "files": "atomic I/O",
     "streams": "randomness",
-    "threads": "of torch",
+    "threads": "torch threads",
     "extensions": "registries",
-    "imports": "what waits for a package",
+    "imports": "lazy imports",
     "console": "terminal",
-    "signals": "how to stop",
+    "signals": "stopping",
     "workers": "processes",
-    "cancel": "work that nobody waits for",
+    "cancel": "cancelled work",
     "errors": "errors, warnings",
 }
-"""What is in each room."""
+"""What each module does."""
 
-WAY = (
+FLOW = (
     (("log or simulator", "data, envs"),),
     (("episodes", "data"),),
     (("crops", "data"), ("pairs", "length")),
@@ -64,7 +64,7 @@ WAY = (
     (("rollout", "execution"),),
     (("rows, table", "results, report"),),
 )
-"""Columns of boxes, from a log to what is shown of an executed plan: text, and the rooms that do it."""
+"""Columns of boxes, from a log to results: text, and the modules that do it."""
 
 WIDTH, MARGIN, BAR, GAP = 960, 20, 26, 5
 STYLE = """
@@ -72,7 +72,7 @@ STYLE = """
   .title { font-weight: 600; font-size: 14px; }
   .name { font-size: 11px; }
   .by { font-size: 10px; }
-  .room { font-weight: 600; }
+  .module { font-weight: 600; }
   .note { fill: #57606a; }
   .page { fill: #ffffff; }
   .step { fill: #dbe9ff; stroke: #3f6fb5; }
@@ -92,7 +92,7 @@ STYLE = """
 
 
 def read_layers() -> list[list[str]]:
-    """The rooms of each layer, from the top."""
+    """The modules of each layer, from the top."""
     import tomllib
 
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
@@ -106,39 +106,39 @@ def draw(layers: list[list[str]]) -> str:
     height = top + len(layers) * (BAR + GAP) + MARGIN
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img">',
-        "<title>The way of the data, and the rooms in their layers</title>",
+        "<title>Data flow, and the modules in their layers</title>",
         f"<style>{STYLE}</style>",
         '<defs><marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">',
         '<path class="head" d="M0 0 L8 4 L0 8 z"/></marker></defs>',
         f'<rect class="page" width="{WIDTH}" height="{height}" rx="8"/>',
-        _text(MARGIN, 30, "The way of the data", "title"),
-        *_way(48),
-        _text(MARGIN, top - 12, "The rooms: each may import those below it, and none beside or above it", "title"),
+        _text(MARGIN, 30, "Data flow", "title"),
+        *_flow(48),
+        _text(MARGIN, top - 12, "Modules: each imports only from the layers below", "title"),
     ]
-    for number, rooms in enumerate(layers):
+    for number, modules in enumerate(layers):
         y = top + number * (BAR + GAP)
-        width = (WIDTH - 2 * MARGIN - (len(rooms) - 1) * GAP) / len(rooms)
-        for place, room in enumerate(rooms):
+        width = (WIDTH - 2 * MARGIN - (len(modules) - 1) * GAP) / len(modules)
+        for place, module in enumerate(modules):
             x = MARGIN + place * (width + GAP)
             parts.append(_box(x, y, width, BAR, "layer"))
-            parts.append(_text(x + 10, y + 17, room, "room"))
-            parts.append(_text(x + 100, y + 17, ROOMS[room], "note"))
+            parts.append(_text(x + 10, y + 17, module, "module"))
+            parts.append(_text(x + 100, y + 17, MODULES[module], "note"))
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
-def _way(top: int) -> list[str]:
-    step = (WIDTH - 2 * MARGIN + 18) / len(WAY)
+def _flow(top: int) -> list[str]:
+    step = (WIDTH - 2 * MARGIN + 18) / len(FLOW)
     width, parts = step - 18, []
-    for column, boxes in enumerate(WAY):
+    for column, boxes in enumerate(FLOW):
         x = MARGIN + column * step
-        for row, (name, rooms) in enumerate(boxes):
+        for row, (name, modules) in enumerate(boxes):
             y = top + row * 66 + (33 if len(boxes) == 1 else 0)
             parts += [
                 _box(x, y, width, 48, "step"),
                 _text(x + width / 2, y + 20, name, "name", middle=True),
-                _text(x + width / 2, y + 37, rooms, "note by", middle=True),
+                _text(x + width / 2, y + 37, modules, "note by", middle=True),
             ]
-            after = len(WAY[column + 1]) if column + 1 < len(WAY) else 0
+            after = len(FLOW[column + 1]) if column + 1 < len(FLOW) else 0
             rows = [row] if after == len(boxes) else range(after)  # in parallel, or to each of them
             ends = [top + other * 66 + (33 if after == 1 else 0) + 24 for other in rows]
             parts += [f'<path class="arrow" d="M{x + width:g} {y + 24} L{x + step - 2:g} {end}"/>' for end in ends]

@@ -1,9 +1,9 @@
-"""A* on the data's graph: cells that the data visits often enough, linked where it went from one to the other.
+"""A* on the data's graph: cells that the data visits often, linked where it moved from one to the other.
 
     vhd data get maze2d-umaze
     vhd bench maze2d-umaze --planner examples/planners/a_star.py:AStar
 
-It knows what a learned planner knows, the recorded states, and nothing of the walls.
+It uses what a learned planner uses, the recorded states, and does not know the walls.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class AStar:
         cells, number, visits = np.unique(np.round(places / CELL) @ [1, 1j], return_inverse=True, return_counts=True)
         often = visits >= RARE * np.median(visits)
         steps = np.stack([number[:-1], number[1:]], axis=1)
-        steps = np.delete(steps, np.asarray(episodes.ends[:-1]) - 1, axis=0)  # not from one episode to the next
+        steps = np.delete(steps, np.asarray(episodes.ends[:-1]) - 1, axis=0)  # not across episodes
         steps = np.sort(steps[often[steps].all(axis=1) & (steps[:, 0] != steps[:, 1])], axis=1)
         self.places, self.links = CELL * cells, defaultdict(set)
         for link in np.unique(steps @ [len(cells), 1]).tolist():
@@ -48,7 +48,7 @@ class AStar:
         self.tree = cKDTree(self.flat(self.known))
 
     def flat(self, cells):
-        """(n, 2) the places of cells."""
+        """(n, 2) cell centres."""
         return np.stack([self.places[cells].real, self.places[cells].imag], axis=1)
 
     def plan(self, start, goal):
@@ -57,7 +57,7 @@ class AStar:
         return timed(self.spec, start, self.rounded(np.vstack([self.spec.goal_of(start), way, goal])))
 
     def search(self, begin, end):
-        """Cells of the shortest way; the straight distance is the heuristic."""
+        """Cells of the shortest path; the straight-line distance is the heuristic."""
 
         def distance(one, other):
             return abs(self.places[one] - self.places[other])
@@ -73,14 +73,14 @@ class AStar:
                     cost[other], before[other] = length, cell
                     heapq.heappush(queue, (length + distance(other, end), other))
         if end not in before:
-            return [begin]  # no way: stay
+            return [begin]  # no path: stay
         way = [end]
         while way[-1] != begin:
             way.append(before[way[-1]])
         return way[::-1]
 
     def rounded(self, way):
-        """The same way with rounded corners: a moving average over WINDOW, the ends kept."""
+        """The path with rounded corners: a moving average over WINDOW, with fixed ends."""
         along = np.concatenate([[0.0], np.cumsum(np.linalg.norm(np.diff(way, axis=0), axis=1))])
         even = np.arange(0.0, along[-1], CELL / 4)
         points = np.stack([np.interp(even, along, column) for column in way.T], axis=1)

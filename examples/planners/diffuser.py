@@ -4,7 +4,7 @@
     vhd import-diffuser state_umaze.pt --env maze2d-umaze --out diffusers/maze2d-umaze.safetensors
     vhd bench maze2d-umaze --planner examples/planners/diffuser.py:Diffuser
 
-Checkpoints are looked for in the folder `diffusers`, or in that of the environment variable DIFFUSERS.
+Checkpoints are searched in the folder `diffusers`, or in the one that the environment variable DIFFUSERS names.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The simplest planner there is: straight to the goal, through walls if need be. What a maze's score is worth.
+"""The simplest planner: straight to the goal, through walls. A lower bound for every maze.
 
 vhd bench maze2d-umaze --planner examples/planners/straight_line.py:StraightLine
 """

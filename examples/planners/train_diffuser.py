@@ -1,11 +1,11 @@
-"""Train a small checkpoint of the original Diffuser (jannerm/diffuser), for `diffuser.py` beside this file.
+"""Train a small checkpoint of the original Diffuser (jannerm/diffuser), for `diffuser.py` in this folder.
 
     python examples/planners/train_diffuser.py maze2d-umaze 10 state_umaze.pt     again, to train it further
     vhd import-diffuser state_umaze.pt --env maze2d-umaze --out diffusers/maze2d-umaze.safetensors
 
 The number is minutes on one core. A real `state_*.pt` of the original needs the second command only. This one has the
-original's horizons, loss, batch and parameter names, but half its width, and as many updates as fit into those minutes
-in place of two million, at five times the learning rate: expect the quality that minutes buy.
+original's horizons, loss, batch and parameter names, but half its width and only as many updates as fit into those
+minutes, at five times the learning rate, instead of two million. Expect poor plans.
 """
 
 from __future__ import annotations

@@ -3,11 +3,10 @@
     planner = vhdiffuser.load_planner("maze2d-large")
     plan = planner.plan(start=[1, 1, 0, 0], goal=[7, 9])
     rollout = vhdiffuser.execute(planner, start=[1, 1, 0, 0], goal=[7, 9], protocol="rp")
-    agent = vhdiffuser.Agent(planner)  # in a control loop of your own
+    agent = vhdiffuser.Agent(planner)  # for your own control loop
 
 Importing this package registers Gymnasium ids such as `vhdiffuser/Maze2d-large-v1`; Gymnasium and simulators are
-imported only when they are used. Planning, predicting and driving need no torch; training does (`pip install
-'vhdiffuser[train]'`).
+imported on first use. Only training needs torch (`pip install 'vhdiffuser[train]'`).
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from vhdiffuser.diffusion.options import PlanningOptions
     from vhdiffuser.diffusion.samplers import register_sampler
     from vhdiffuser.envs.base import PlanningEnv
-    from vhdiffuser.envs.datasets import load_dataset
+    from vhdiffuser.envs.datasets import get_dataset, load_dataset
     from vhdiffuser.envs.environment import Environment, Geometry
     from vhdiffuser.envs.maze2d.environments import make_maze
     from vhdiffuser.envs.protocols import replan_every, replan_on_deviation, single_shot
@@ -58,6 +57,7 @@ __all__ = [
     "evaluate",
     "execute",
     "foreign_planner",
+    "get_dataset",
     "get_environment",
     "get_recipe",
     "load_dataset",
@@ -92,6 +92,7 @@ _HOMES = {
     "drive": "vhdiffuser.execution.drive",
     "execute": "vhdiffuser.execution.execute",
     "foreign_planner": "vhdiffuser.planner.foreign",
+    "get_dataset": "vhdiffuser.envs.datasets",
     "get_environment": "vhdiffuser.envs.registry",
     "get_recipe": "vhdiffuser.recipes.recipe",
     "load_dataset": "vhdiffuser.envs.datasets",

@@ -1,4 +1,4 @@
-"""Validation of callers' arguments and of values from files: each error says what is allowed."""
+"""Validation of arguments and of values read from files. Each error says what is allowed."""
 
 from __future__ import annotations
 
@@ -15,64 +15,65 @@ import numpy.typing as npt
 from vhdiffuser.errors import DataError, VhdError
 
 LARGEST = 1e36
-"""Numbers beyond this are mistakes: computed with in float32, they overflow."""
+"""Largest magnitude accepted; arithmetic on larger numbers overflows in float32."""
 Made = TypeVar("Made")
 
 
 def as_numbers(name: str, values: npt.ArrayLike) -> npt.NDArray[np.float32]:
-    """Numbers in a list, tuple or array, as a float32 array."""
+    """Convert a list, tuple or array of numbers to a float32 array; raises `VhdError` for anything else."""
     try:
         given = np.asarray(values)
         if given.dtype.kind not in "biufO":  # text, dates, complex numbers
             raise TypeError
         numbers = given if given.dtype == np.float32 else given.astype(np.float64)
     except (TypeError, ValueError, OverflowError):
-        raise VhdError(f"{name} must be numbers, in a list or an array; got {shown(values)}.") from None
+        raise VhdError(f"{name} must be numbers in a list or an array; got {shown(values)}.") from None
     magnitude = np.abs(numbers)
     if not magnitude.max(initial=0) <= LARGEST and (np.isfinite(numbers) & (magnitude > LARGEST)).any():
-        raise VhdError(f"{name} must not exceed {LARGEST:g}, got {shown(values)}.")
+        raise VhdError(f"{name} must not exceed {LARGEST:g}; got {shown(values)}.")
     return numbers.astype(np.float32)
 
 
 def as_whole(name: str, value: Any, least: int = 0) -> int:
-    """A whole number of at least `least`."""
+    """Return `value` as an int; raises `VhdError` unless it is a whole number >= `least`."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise VhdError(f"{name} must be a whole number of {least} or more, got {shown(value)}.")
+        raise VhdError(f"{name} must be a whole number >= {least}; got {shown(value)}.")
     return int(value)
 
 
 def as_amount(name: str, value: Any) -> float:
-    """A finite number of 0 or more."""
+    """Return `value` as a float; raises `VhdError` unless it is finite and not negative."""
     if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not 0 <= value < LARGEST:
-        raise VhdError(f"{name} must be a finite number of 0 or more, got {shown(value)}.")
+        raise VhdError(f"{name} must be a finite number >= 0; got {shown(value)}.")
     return float(value)
 
 
 def as_path(name: str, value: Any) -> Path:
-    """A path, given as text or a `Path`."""
+    """Return `value`, a string or a `Path`, as a `Path`."""
     if not isinstance(value, str | PathLike) or "\0" in str(value) or not str(value):
-        raise VhdError(f"{name} must be a path, as text or a pathlib.Path; got {shown(value)}.")
+        raise VhdError(f"{name} must be a path (str or pathlib.Path); got {shown(value)}.")
     return Path(value)
 
 
 def as_seed(value: Any) -> int:
-    """A seed: a non-negative integer below 2^63."""
+    """Return `value` as a seed: an int in [0, 2^63)."""
     seed = as_whole("seed", value)
     if seed >= 2**63:
-        raise VhdError(f"seed must be below 2^63, got {seed}.")
+        raise VhdError(f"seed must be below 2^63; got {seed}.")
     return seed
 
 
 def shown(value: Any) -> str:
-    """A value as shown in messages."""
+    """Shorten a value for display in messages."""
     text = " ".join(repr(value).split())
     return text if len(text) <= 80 else text[:77] + "..."
 
 
 def check_fields(value: Any, error: type[VhdError] = VhdError) -> None:
-    """Raise an error if a field of a dataclass is not of its annotated type, or NaN. Call it in `__post_init__`.
+    """Raise `error` if a dataclass field is NaN or does not match its annotated type. Call it in `__post_init__`.
 
-    Numbers of numpy become Python's. Annotations that are not plain data (functions, protocols) are not checked.
+    numpy scalars are converted to Python numbers. Annotations that are not plain data (functions, protocols) are not
+    checked.
     """
     kind: Any = type(value)
     for name, hint in _hints(kind).items():
@@ -81,17 +82,17 @@ def check_fields(value: Any, error: type[VhdError] = VhdError) -> None:
             given = given.item()
             object.__setattr__(value, name, given)
         if not _fits(given, hint):
-            raise error(f"{name} must be {_in_words(hint)}, got {shown(given)}.")
+            raise error(f"{name} must be {_in_words(hint)}; got {shown(given)}.")
 
 
 def from_fields(cls: type[Made], values: Any, what: str, ignore_unknown: bool = False) -> Made:
-    """A dataclass from the JSON object of its fields (lists for tuples, objects for dataclasses within); checked."""
+    """Build a dataclass from a JSON object (lists become tuples, nested objects become dataclasses) and validate it."""
     if not isinstance(values, dict):
-        raise DataError(f"{what} must be an object, got {shown(values)}.")
+        raise DataError(f"{what} must be a JSON object; got {shown(values)}.")
     made_of: Any = cls
     hints = _hints(made_of)
     if (unknown := [str(name) for name in values if name not in hints]) and not ignore_unknown:
-        raise DataError(f"{what} has fields unknown to this version: {', '.join(unknown)[:200]}.")
+        raise DataError(f"{what} has fields that this version does not know: {', '.join(unknown)[:200]}.")
     needed = [item.name for item in fields(cls) if item.default is MISSING and item.default_factory is MISSING]  # type: ignore[arg-type]
     if missing := [name for name in needed if name not in values]:
         raise DataError(f"{what} lacks {', '.join(missing)}.")
@@ -103,7 +104,7 @@ def from_fields(cls: type[Made], values: Any, what: str, ignore_unknown: bool = 
 
 
 def _made(given: Any, hint: Any, what: str) -> Any:
-    """A JSON value as the annotation has it."""
+    """Convert a JSON value to its annotated type."""
     options = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
     for option in options:
         if is_dataclass(option) and isinstance(option, type) and given is not None:

@@ -1,6 +1,6 @@
-"""Cancellation of long computations: they call `check_cancelled` regularly, and whoever may cancel them sets the check.
+"""Cancellation of long computations: they call `check_cancelled` regularly, and their caller installs the check.
 
-The check belongs to the current context (`contextvars`): computations at the same time have checks of their own.
+The check belongs to the current context (`contextvars`), so concurrent computations have separate checks.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _check: ContextVar[Callable[[], None] | None] = ContextVar("check", default=None
 
 @contextmanager
 def cancellable(check: Callable[[], None]) -> Iterator[None]:
-    """Within the block, computations call `check` every few milliseconds; it raises to cancel them."""
+    """Within the block, computations call `check` every few milliseconds; it cancels them by raising."""
     before = _check.set(check)
     try:
         yield
@@ -23,7 +23,7 @@ def cancellable(check: Callable[[], None]) -> Iterator[None]:
 
 
 def check_cancelled() -> None:
-    """Raise if whoever started this computation has cancelled it."""
+    """Raise if the caller has cancelled this computation."""
     check = _check.get()
     if check is not None:
         check()

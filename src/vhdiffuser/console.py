@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 
 class _Console(Console):
     def on_broken_pipe(self) -> None:
-        """Leave a reader that has gone (head, less) to the command, as for `print`; rich would exit with 1."""
+        """Leave handling of closed pipes (head, less) to the command, as `print` does; rich would exit with 1."""
         raise BrokenPipeError
 
 
@@ -28,22 +28,36 @@ def print_json(value: Any) -> None:
 
 
 @contextmanager
-def progress_bar(title: str, unit: str, quiet: bool = False) -> Iterator[Callable[..., None]]:
-    """A progress bar with the remaining time: call it with (done, total), and `note=` for text beside it."""
+def progress_bars(quiet: bool = False) -> Iterator[Callable[..., None]]:
+    """Progress bars with the remaining time, one per title.
+
+    Call it with (title, done, total, unit), and `note=` for text beside the bar.
+    """
     if quiet:  # rich before 14.3 ends even a disabled bar with an empty line
-        yield lambda done, total, note="": None
+        yield lambda title, done, total, unit, note="": None
         return
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=16),
-        TextColumn("{task.completed:,.0f}/{task.fields[of]} " + unit),
+        TextColumn("{task.completed:,.0f}/{task.fields[of]} {task.fields[unit]}", markup=False),
         TimeRemainingColumn(elapsed_when_finished=True),
         TextColumn("{task.fields[note]}", markup=False),
     )
-    with Progress(*columns, console=err, transient=False) as bar:
-        task = bar.add_task(title, total=None, note="", of="?")
+    with Progress(*columns, console=err, transient=False) as bars:
+        tasks: dict[str, TaskID] = {}
 
-        def advance(done: float, total: float, note: str = "") -> None:
-            bar.update(task, completed=done, total=total or None, note=note, of=f"{total:,.0f}" if total else "?")
+        def advance(title: str, done: float, total: float, unit: str, note: str = "") -> None:
+            if title not in tasks:
+                tasks[title] = bars.add_task(title, total=None, note="", of="?", unit=unit)
+            of = f"{total:,.0f}" if total else "?"
+            bars.update(tasks[title], completed=done, total=total or None, note=note, of=of)
 
         yield advance
+
+
+@contextmanager
+def progress_bar(title: str, unit: str, quiet: bool = False) -> Iterator[Callable[..., None]]:
+    """One progress bar, shown from the start: call it with (done, total), and `note=` for text beside it."""
+    with progress_bars(quiet) as advance:
+        advance(title, 0, 0, unit)
+        yield lambda done, total, note="": advance(title, done, total, unit, note)

@@ -1,4 +1,4 @@
-"""Choice of device. torch is imported only if more than the CPU is asked for."""
+"""Device selection. torch is imported only for devices other than the CPU."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 
 def is_cpu(name: str | torch.device) -> bool:
-    """Whether that device is the CPU; `auto` is where there is no torch."""
+    """Whether this device is the CPU; without torch, `auto` is."""
     if str(name) == "auto" and find_spec("torch") is not None:
         return pick_device("auto").type == "cpu"
     return str(name) in ("cpu", "auto")
 
 
 def pick_device(name: str | torch.device) -> torch.device:
-    """`auto`: the accelerator if there is one, otherwise the CPU."""
+    """Resolve a device name. `auto` is the accelerator if there is one, otherwise the CPU."""
     import torch
 
     if name == "auto":
@@ -30,5 +30,5 @@ def pick_device(name: str | torch.device) -> torch.device:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError, TypeError, ValueError) as error:
         reason = str(error).partition("\n")[0]
-        raise VhdError(f"device '{name}' cannot be used here ({reason}). Use auto or cpu.") from error
+        raise VhdError(f"device '{name}' is not available ({reason}). Use auto or cpu.") from error
     return device

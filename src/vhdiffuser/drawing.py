@@ -1,4 +1,4 @@
-"""Drawing of mazes, plans and paths, without pyplot: no global state, no screen."""
+"""Drawing of mazes, plans and paths without pyplot: no global state and no display."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ METHOD_COLOURS = {
 
 @contextmanager
 def needs_matplotlib() -> Iterator[None]:
-    """Context for importing matplotlib: raises `VhdError` if it is not installed."""
+    """Context for importing matplotlib; raises `VhdError` if it is not installed."""
     try:
         yield
     except ModuleNotFoundError as error:
-        raise VhdError("pictures need matplotlib, which is not installed: pip install matplotlib") from error
+        raise VhdError("plotting needs matplotlib: pip install matplotlib") from error
 
 
 def new_figure(rows: int, columns: int, size: float = 3.4, projection: str | None = None) -> tuple[Figure, list[Axes]]:
-    """A figure and its axes, row by row."""
+    """Create a figure with a grid of axes, returned row by row."""
     with needs_matplotlib():
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
@@ -60,20 +60,20 @@ def save_figure(figure: Figure, path: Path) -> Path:
 
 
 def walls_of(spec: EnvSpec) -> FloatArray:
-    """(n, 4) walls of a known maze, otherwise empty."""
+    """(n, 4) walls of a registered maze; empty for other environments."""
     known = find_environment(spec.name)
     return np.zeros((0, 4)) if known is None else known.geometry.walls
 
 
 def axis_labels(environment: str, names: Sequence[str] = ("x", "y", "z")) -> list[str]:
-    """Names of coordinates with the environment's unit: "x [m]"."""
+    """Axis labels with the environment's unit, e.g. "x [m]"."""
     known = find_environment(environment)
     unit = "" if known is None else known.geometry.unit
     return [f"{name} [{unit}]" if unit else name for name in names]
 
 
 def draw_maze(axes: Axes, walls: FloatArray, labels: Sequence[str]) -> None:
-    """A small panel of the plane from above: x to the right, y up, walls (n, 4) and labelled axes."""
+    """Draw a small panel seen from above: walls (n, 4), labelled axes, x to the right and y up."""
     axes.set_xlabel(labels[0], fontsize=7)
     axes.set_ylabel(labels[1], fontsize=7)
     axes.tick_params(labelsize=6)
@@ -81,7 +81,7 @@ def draw_maze(axes: Axes, walls: FloatArray, labels: Sequence[str]) -> None:
 
 
 def draw_walls(axes: Axes, walls: FloatArray) -> None:
-    """Walls (n, 4): x_low, x_high, y_low, y_high."""
+    """Draw (n, 4) walls: x_low, x_high, y_low, y_high."""
     from matplotlib.collections import PatchCollection
     from matplotlib.patches import Rectangle
 
@@ -96,14 +96,14 @@ def draw_walls(axes: Axes, walls: FloatArray) -> None:
 
 
 def draw_path(axes: Axes, places: FloatArray, **style: Any) -> None:
-    """(n, 2) positions as a line."""
+    """Draw (n, 2) positions as a line."""
     axes.plot(places[:, 0], places[:, 1], **{"color": PATH_COLOUR, "linewidth": 1.5, **style})
 
 
 def draw_ends(
     axes: Axes, start: FloatArray, goal: FloatArray, tolerance: FloatArray | None = None, size: float = 6
 ) -> None:
-    """Start (yellow) and goal (red), with the goal region when its half sides are given."""
+    """Draw start (yellow) and goal (red), with the goal region if its half side lengths are given."""
     from matplotlib.patches import Rectangle
 
     style: dict[str, Any] = {"linestyle": "", "markeredgecolor": "black", "zorder": 5}
@@ -116,7 +116,7 @@ def draw_ends(
 
 
 def add_legend(figure: Figure, panels: Sequence[Axes]) -> None:
-    """One legend below all panels, with each label once."""
+    """Add one legend below all panels, with each label once."""
     named = {label: handle for axes in panels for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)}
     if named:
         figure.legend(named.values(), named.keys(), loc="outside lower center", ncols=len(named), fontsize=7)

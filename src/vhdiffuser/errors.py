@@ -1,4 +1,4 @@
-"""Errors and warnings whose messages tell users what to do. The command line prints errors and exits with 1."""
+"""Errors and warnings whose messages tell users what to do. The command line prints errors and exits with status 1."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 NEWEST_PYTHON = {"ogbench": (3, 12)}
-"""Extras that do not install on newer Pythons: labmaze, which OGBench needs, has no wheels for them."""
+"""Newest Python for extras that do not install on later ones: labmaze, needed by OGBench, has no wheels for them."""
 
 
 TRAINING_PACKAGES = ("torch", "accelerate", "tensorboard")
-"""What the extra 'train' installs."""
+"""Packages installed by the extra 'train'."""
 
 
 class VhdError(Exception):
-    """Base of all errors that a user can fix; the message says how."""
+    """Base class of all errors that users can fix; the message says how."""
 
 
 class DataError(VhdError):
@@ -55,7 +55,8 @@ def needs_extra(extra: str, purpose: str) -> Iterator[None]:
 
 
 class VhdWarning(UserWarning):
-    """Base of all our warnings. The command line prints each text once; `warnings.filterwarnings` silences a kind."""
+    """Base class of all our warnings. The command line prints each message once; silence a category with
+    `warnings.filterwarnings`."""
 
 
 class OutsideDataWarning(VhdWarning):
@@ -63,23 +64,23 @@ class OutsideDataWarning(VhdWarning):
 
 
 class OtherEnvironmentWarning(VhdWarning):
-    """A planner runs in another environment than the one it was trained for."""
+    """A planner runs in an environment other than the one it was trained for."""
 
 
 class ClippedLengthWarning(VhdWarning):
-    """A predicted length exceeds T_max: the plan is shorter than the Length Predictor and gamma ask for."""
+    """A predicted length exceeds T_max, so the plan is shorter than predicted."""
 
 
 class CalibrationWarning(VhdWarning):
-    """A calibration promises less than was asked for, or was made under other conditions."""
+    """A calibration cannot guarantee what was requested, or was made under other conditions."""
 
 
 class BlockedRouteWarning(VhdWarning):
-    """No known route avoids the forbidden region: the plan may enter it."""
+    """No known route avoids the forbidden region; the plan may enter it."""
 
 
 def warn(message: str, category: type[VhdWarning] = VhdWarning) -> None:
-    """Issue a warning that points at the user's line: the first caller outside this package."""
+    """Issue a warning attributed to the user's code: the first caller outside this package."""
     frame, level = sys._getframe(), 1
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "vhdiffuser":
         frame, level = frame.f_back, level + 1

@@ -1,7 +1,7 @@
-"""Registries that users can extend: by a call at run time, or by an entry point of an installed package.
+"""Registries that users can extend, at run time or through an entry point of an installed package.
 
 Environments, controllers and samplers have a `Registry` each. A package adds to one with an entry point in the
-registry's group; it is imported when a name is looked up that is not built in.
+registry's group, which is loaded when a name is not built in.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ T = TypeVar("T")
 
 
 def entry_points(group: str) -> Iterable[EntryPoint]:
-    """Those of installed packages in a group."""
-    from importlib.metadata import entry_points  # with the e-mail parser: a quarter of the time to a first plan
+    """Entry points of installed packages in a group."""
+    from importlib.metadata import entry_points  # parses e-mail headers: a quarter of the time to a first plan
 
     return entry_points(group=group)
 
 
 class Registry(Generic[T]):
-    """Values by name, including those of installed packages."""
+    """Values by name, including those from installed packages."""
 
     def __init__(self, kind: str, group: str, ours: Mapping[str, str] | None = None) -> None:
-        """`kind` names a value in messages; `group` is the entry-point group; `ours` are the built-in values as
+        """`kind` names a value in messages, `group` is the entry-point group, and `ours` maps built-in names to
         `module:attribute`, imported on first use."""
         self.kind, self.group = kind, group
         self._values: dict[str, T] = {}
@@ -43,25 +43,25 @@ class Registry(Generic[T]):
         return self.add(name, value, replace)
 
     def add(self, name: str, value: T, replace: bool = False) -> T:
-        """`register` without first loading the entry points of installed packages."""
+        """Like `register`, but without loading the entry points of installed packages first."""
         self.check(name, value)
         if not replace and (name in self._values or name in self._ours):
             article = "an" if self.kind[0] in "aeiou" else "a"
             raise VhdError(
-                f"{article} {self.kind} named '{name}' is registered already; choose another name, or replace=True."
+                f"{article} {self.kind} named '{name}' is already registered. Choose another name or pass replace=True."
             )
         self._values[name] = value
         return value
 
     def check(self, name: str, value: T) -> None:
-        """Raise `VhdError` for a name or value that cannot be registered."""
+        """Raise `VhdError` if the name or the value cannot be registered."""
         if not name or name.split() != [name]:
-            raise VhdError(f"the name of a {self.kind} is one word without blanks, got '{name}'.")
+            raise VhdError(f"the name of a {self.kind} must be one word without spaces; got '{name}'.")
         if not callable(value):
-            raise VhdError(f"the {self.kind} '{name}' must be a function, got {type(value).__name__}.")
+            raise VhdError(f"the {self.kind} '{name}' must be a function; got {type(value).__name__}.")
 
     def __contains__(self, name: str) -> bool:
-        """Whether the name is known; entry points are loaded only if it is not built in."""
+        """Whether the name is known. Loads entry points only if it is not built in."""
         return name in self._ours or name in self._values or name in self.values()
 
     def require(self, name: str) -> None:
@@ -70,7 +70,7 @@ class Registry(Generic[T]):
             raise UnknownNameError(self.kind, name, self.names())
 
     def get(self, name: str) -> T:
-        """The value registered under a name."""
+        """Return the value registered under a name; raises `UnknownNameError`."""
         self.require(name)
         if name not in self._values:
             module, _, attribute = self._ours[name].partition(":")
@@ -82,20 +82,20 @@ class Registry(Generic[T]):
         return list(dict.fromkeys([*self._ours, *self.values()]))
 
     def values(self) -> MappingProxyType[str, T]:
-        """Everything registered at run time or by packages."""
+        """All values registered at run time or by packages."""
         self._load_packages()
         return MappingProxyType(self._values)
 
     def registered(self) -> list[T]:
-        """Everything registered so far, without loading the entry points of installed packages."""
+        """All values registered so far, without loading entry points."""
         return list(self._values.values())
 
     def read(self, point: EntryPoint) -> Mapping[str, T]:
-        """The values of an entry point: by default the object it refers to, under the entry point's name."""
+        """Values of an entry point: by default the object it refers to, under the entry point's name."""
         return {point.name: point.load()}
 
     def _load_packages(self) -> None:
-        """Load the entry points once; one that fails is skipped with a warning."""
+        """Load all entry points once; one that fails is skipped with a warning."""
         if self._packages_loaded:
             return
         self._packages_loaded = True
@@ -104,4 +104,4 @@ class Registry(Generic[T]):
                 for name, value in self.read(point).items():
                     self.add(name, value)
             except Exception as error:  # third-party code may raise anything
-                warn(f"the {self.kind}s of entry point '{point.name}' ({point.value}) are left out: {error}")
+                warn(f"skipped the {self.kind}s of entry point '{point.name}' ({point.value}): {error}")

@@ -1,4 +1,4 @@
-"""Something to do as soon as a package is imported, by whoever needs it first, without importing it now."""
+"""Run a callback as soon as a package is imported, without importing it now."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from types import ModuleType
 
 
 def after_import(package: str, call: Callable[[], None]) -> None:
-    """Call it once `package` has been imported: now, if it is already."""
+    """Call `call` once `package` has been imported; at once if it already is."""
     if package in sys.modules:
         call()
     else:
@@ -19,7 +19,7 @@ def after_import(package: str, call: Callable[[], None]) -> None:
 
 
 class _Watch(MetaPathFinder):
-    """Finds nothing itself; makes the loader of its package call back after the import."""
+    """An import finder that finds nothing itself, but makes its package's loader call back after the import."""
 
     def __init__(self, package: str, call: Callable[[], None]) -> None:
         self.package, self.call = package, call

@@ -1,4 +1,4 @@
-"""One process at a time: the operating system's locks, which end with the process that holds them."""
+"""Locks between processes. The operating system releases them when their holder exits."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from vhdiffuser.files import make_folder, writing
 
 try:
     import fcntl
-except ImportError:  # Windows: no locks
+except ImportError:  # not available on Windows
     fcntl = None  # type: ignore[assignment]
 
 
 @contextmanager
 def exclusive(folder: Path, job: str) -> Iterator[None]:
-    """Allow one process at a time to do `job` in `folder`; any other is refused at once, with a message.
+    """Allow one process at a time to do `job` in `folder`; raises `VhdError` if another one holds the lock.
 
-    The file `.lock` is removed afterwards. One that a killed process left is not locked, and is used again.
+    The file `.lock` is removed afterwards. A file left by a killed process is not locked and is reused.
     """
     path = make_folder(folder) / ".lock"
     while True:
@@ -30,7 +30,7 @@ def exclusive(folder: Path, job: str) -> Iterator[None]:
             if not try_lock(handle):
                 holder = os.pread(handle, 20, 0).decode("ascii", "replace").strip()
                 by = f" (process {holder})" if holder.isdigit() else ""
-                raise DataError(f"{folder}: another process{by} is {job}. Wait for it, or stop it.")
+                raise DataError(f"{folder}: another process{by} is {job}. Wait for it to finish, or stop it.")
             if _is_still(handle, path):
                 with writing(path):
                     os.truncate(handle, 0)
@@ -46,7 +46,8 @@ def exclusive(folder: Path, job: str) -> Iterator[None]:
 
 
 def try_lock(handle: int) -> bool:
-    """Lock an open file for this process; False if another one has it. Some network file systems cannot lock."""
+    """Lock an open file for this process; False if another process holds the lock. Some network file systems do not
+    support locks."""
     if fcntl is None:
         return True
     try:
@@ -59,7 +60,7 @@ def try_lock(handle: int) -> bool:
 
 
 def _is_still(handle: int, path: Path) -> bool:
-    """Whether the path still names the open file: its last holder may have removed it after we opened it."""
+    """Whether the path still refers to the open file: the last holder may have deleted it after we opened it."""
     try:
         return os.path.samestat(os.fstat(handle), os.stat(path))
     except FileNotFoundError:

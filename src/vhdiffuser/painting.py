@@ -1,4 +1,4 @@
-"""Images drawn from above with Pillow, and GIFs of them: fast enough for the frames of a video."""
+"""Top views drawn with Pillow, and GIFs of them: fast enough for video frames."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WALL, PLAN, TRACE, ROBOT, START, GOAL, OLD_GOAL, TEXT = (
     (40, 44, 52),
 )
 _COLOURS = 64
-"""Colours of a GIF: enough for flat images, few enough for a small file."""
+"""Colours per GIF: enough for flat images, few enough for small files."""
 
 
 def moments(steps: int, every: int) -> list[int]:
@@ -36,7 +36,7 @@ def moments(steps: int, every: int) -> list[int]:
 
 
 class TopView:
-    """A view from above; `caption` pixels are left free above it."""
+    """A view from above; the top `caption` pixels are left free for text."""
 
     def __init__(self, points: FloatArray, boxes: FloatArray, size: int, caption: int = 0) -> None:
         from PIL import Image, ImageDraw
@@ -61,7 +61,7 @@ class TopView:
             ImageDraw.Draw(picture).line(self._pixels(points), fill=colour, width=round(width), joint="curve")
 
     def dot(self, picture: Image.Image, place: FloatArray, colour: Colour, radius: float) -> None:
-        """Draw a disc; the radius is a share of the page."""
+        """Draw a disc; the radius is a fraction of the image size."""
         from PIL import ImageDraw
 
         ((x, y),) = self._pixels(place[None])
@@ -69,7 +69,7 @@ class TopView:
         ImageDraw.Draw(picture).ellipse((x - r, y - r, x + r, y + r), fill=colour)
 
     def caption(self, picture: Image.Image, left: str, right: str) -> None:
-        """Replace the two texts above the page."""
+        """Replace the two texts above the view."""
         from PIL import ImageDraw, ImageFont
 
         draw, font = ImageDraw.Draw(picture), ImageFont.load_default(size=0.5 * self._caption)
@@ -97,7 +97,7 @@ class TopView:
 
 
 def _limits(points: FloatArray, boxes: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """(2,) lower and upper corner of the view: the maze, or all points without one."""
+    """(2,) lower and upper corner of the view: the maze, or the extent of all points."""
     if len(boxes):
         return boxes[:, [0, 2]].min(axis=0), boxes[:, [1, 3]].max(axis=0)
     margin = 0.05 * max(float(np.ptp(points, axis=0).max()), 1e-6)
@@ -121,7 +121,7 @@ def write_gif(frames: Iterable[ImageArray], path: Path, fps: float = 25.0) -> Pa
 
 
 def _palette(samples: ImageArray) -> Image.Image:
-    """The colours of flat areas as they are, so that white stays white, and the best others for the rest."""
+    """A palette with the exact colours of flat areas, so that white stays white, and the best choice for the rest."""
     from PIL import Image
 
     colours, counts = np.unique(samples.reshape(-1, 3), axis=0, return_counts=True)

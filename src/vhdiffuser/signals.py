@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and SIGHUP: the first stops in good order, a second at once."""
+"""Ctrl-C, SIGTERM and SIGHUP: the first signal stops cleanly, a second one at once."""
 
 from __future__ import annotations
 
@@ -15,24 +15,25 @@ from vhdiffuser.errors import Interrupted
 
 STOPPING = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 _TOGETHER = 0.2
-"""Seconds within which two signals count as one: `timeout` and some shells send theirs twice."""
+"""Signals within this many seconds count as one: `timeout` and some shells send theirs twice."""
 
 Handler = Callable[[int, FrameType | None], None]
 
 
 def interrupt_on_signals() -> None:
-    """From now on, a signal to stop raises `Interrupted`, and a second one ends the process at once.
+    """Make the first stop signal raise `Interrupted`, and a second one end the process at once.
 
-    Signals that our parent told us to ignore (`nohup`) stay ignored.
+    Signals ignored by our parent (`nohup`) stay ignored.
     """
     _install(_twice(_raise, end_at_once))
 
 
 @contextmanager
 def noted_signals() -> Iterator[list[int]]:
-    """A list that gets the first signal to stop, so that the step under way can finish; a second raises `Interrupted`.
+    """A list that receives the first stop signal, so that the current step can finish; a second signal raises
+    `Interrupted`.
 
-    In any thread but the main one the list stays empty: signals reach the main thread only.
+    Outside the main thread the list stays empty, since signals reach the main thread only.
     """
     noted: list[int] = []
     try:
@@ -47,10 +48,32 @@ def noted_signals() -> Iterator[list[int]]:
             signal.signal(number, handler)
 
 
+@contextmanager
+def held_signals() -> Iterator[None]:
+    """Deliver a stop signal only after the block.
+
+    An exception raised while a C extension is imported reaches the caller as an `ImportError`, which reads as if the
+    package were not installed.
+    """
+    noted: list[int] = []
+    try:
+        before = _install(lambda number, frame: noted.append(number))
+    except ValueError:  # not the main thread
+        yield
+        return
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for number in noted[:1]:
+            signal.raise_signal(number)
+
+
 def end_at_once(number: int, frame: FrameType | None) -> None:
-    """End this process without another word; its worker processes notice and end too."""
+    """End this process at once; its worker processes notice and exit as well."""
     if sys.stderr is not None and sys.stderr.isatty():
-        os.write(sys.stderr.fileno(), b"\x1b[?25h\n")  # a progress bar hides the cursor
+        os.write(sys.stderr.fileno(), b"\x1b[?25h\n")  # progress bars hide the cursor
     os._exit(128 + number)
 
 
@@ -59,7 +82,7 @@ def _raise(number: int, frame: FrameType | None) -> None:
 
 
 def _twice(first: Handler, then: Handler) -> Handler:
-    """A handler that calls `first` for the first signal and `then` for later ones."""
+    """A handler that calls `first` for the first signal and `then` for all later ones."""
     began: list[float] = []
 
     def handle(number: int, frame: FrameType | None) -> None:

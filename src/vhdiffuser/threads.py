@@ -1,8 +1,8 @@
-"""Threads: one thread per plan or small batch, and many such batches in parallel.
+"""Threading: one thread per plan or small batch, and many batches in parallel.
 
-Threads that share one small operation synchronise dozens of times per forward pass. On an idle machine that gains
-little; when another process occupies a core, all of them wait for the thread without one, and a plan takes 70 times
-as long. So planning and control networks run on one thread each, and large jobs are split into independent batches.
+Threads that share one small operation synchronise dozens of times per forward pass. That gains little on an idle
+machine; when another process occupies a core, all threads wait for the one without a core, and a plan takes 70 times as
+long. So planning and control networks run on one thread each, and large jobs are split into independent batches.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Result = TypeVar("Result")
 
 @contextmanager
 def torch_threads(count: int | None) -> Iterator[None]:
-    """Within the block, torch operations called from this thread use `count` threads (None: no change)."""
+    """Within the block, torch operations called from this thread use `count` threads (None: unchanged)."""
     import torch
 
     before = torch.get_num_threads()
@@ -36,19 +36,20 @@ def torch_threads(count: int | None) -> Iterator[None]:
 
 
 def batches_in_parallel(function: Callable[[Item], Result], batches: Sequence[Item]) -> list[Result]:
-    """Apply `function` to each batch, in order: one thread per batch, as many at once as `planning_threads` says."""
+    """Apply `function` to each batch and return the results in order: one thread per batch, `planning_threads` at a
+    time."""
     workers = min(len(batches), planning_threads())
     with torch_threads(1) if sys.modules.get("torch") else nullcontext():
         if workers <= 1:
             return [function(batch) for batch in batches]
-        # A thread adopts torch's setting when it first computes, hence new threads each time.
+        # A thread adopts torch's setting on its first computation, so threads are not reused.
         with ThreadPoolExecutor(workers) as pool:
             contexts = [copy_context() for _ in batches]  # for `vhdiffuser.cancel`
             return list(pool.map(lambda context, batch: context.run(function, batch), contexts, batches))
 
 
 def planning_threads() -> int:
-    """Threads that planning may use: torch's number where torch is loaded, else OMP_NUM_THREADS or one per core."""
+    """Number of threads for planning: torch's setting if torch is loaded, otherwise OMP_NUM_THREADS or one per core."""
     if torch := sys.modules.get("torch"):
         return torch.get_num_threads()
     given = os.environ.get("OMP_NUM_THREADS", "")

@@ -1,4 +1,4 @@
-"""Networks computed by torch, as functions of arrays: for accelerators, and for modules of one's own."""
+"""Networks evaluated by torch on numpy arrays: for accelerators and for custom modules."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from vhdiffuser.types import FloatArray
 
 
 class TorchNetwork:
-    """A torch module as a function of arrays."""
+    """A torch module as a function of numpy arrays."""
 
     def __init__(self, module: nn.Module, device: torch.device | str = "cpu") -> None:
         self.device = pick_device(device)
@@ -21,12 +21,12 @@ class TorchNetwork:
 
     @property
     def tensors(self) -> dict[str, FloatArray]:
-        """Its tensors by name."""
+        """The module's tensors by name."""
         return arrays(self.module.state_dict())
 
     @torch.inference_mode()
     def __call__(self, *inputs: FloatArray | int) -> FloatArray:
-        """Its output for a batch of inputs; a number holds for the whole batch."""
+        """Evaluate a batch of inputs; a scalar applies to the whole batch."""
         rows = next(len(item) for item in inputs if not isinstance(item, int))
         given = [
             torch.full((rows,), item) if isinstance(item, int) else torch.from_numpy(np.require(item, requirements="W"))
@@ -36,10 +36,10 @@ class TorchNetwork:
 
 
 def arrays(state: Mapping[str, torch.Tensor]) -> dict[str, FloatArray]:
-    """A state dict as arrays of their own."""
+    """Copy a state dict to numpy arrays."""
     return {key: value.detach().cpu().numpy().copy() for key, value in state.items()}
 
 
 def state_dict(tensors: Mapping[str, FloatArray]) -> dict[str, torch.Tensor]:
-    """The tensors of a model file as a state dict."""
+    """Convert the tensors of a model file to a state dict."""
     return {key: torch.from_numpy(value) for key, value in tensors.items()}

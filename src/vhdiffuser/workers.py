@@ -1,7 +1,7 @@
-"""Worker processes: one thread each, and they never outlive the process that started them.
+"""Worker processes: single-threaded, and never outliving the process that started them.
 
-A worker leaves Ctrl-C to its parent, which ends it; and it watches its parent, so that it ends within a second
-however the parent does. Ended workers still leave their `with` and `finally` blocks, so no temporary file is left.
+A worker ignores Ctrl-C, since its parent ends it, and exits within a second after its parent, however that ended.
+Workers still run their `with` and `finally` blocks, so no temporary file is left.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from typing import Any
 from vhdiffuser.errors import DataError, VhdError
 
 _PATIENCE = 1.0
-"""Seconds that an ended worker has to leave its blocks."""
+"""Seconds for a terminated worker to run its cleanup."""
 
 
 @dataclass(frozen=True)
 class Worker:
-    """A worker process and our end of its pipe."""
+    """A worker process and the parent's end of its pipe."""
 
     process: Any
     pipe: Connection
 
 
 def available_cores() -> int:
-    """Cores this process may use."""
+    """Number of CPU cores available to this process."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def start_worker(serve: Callable[[Connection], None]) -> Worker:
-    """Start a process that runs `serve` (importable: it is sent there) with the other end of a pipe."""
-    # "spawn": a forked child would inherit the thread pools of torch and MuJoCo in an undefined state.
+    """Start a process that runs `serve`, an importable function, with the other end of a pipe."""
+    # "spawn", since a forked child would inherit thread pools of torch and MuJoCo in an undefined state.
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=_work, args=(serve, theirs), daemon=True)
@@ -50,7 +50,7 @@ def start_worker(serve: Callable[[Connection], None]) -> Worker:
 
 
 def end_workers(workers: Sequence[Worker]) -> None:
-    """End workers now, whatever they are doing."""
+    """Terminate workers at once."""
     for worker in workers:
         worker.pipe.close()
         worker.process.terminate()
@@ -65,7 +65,7 @@ def end_workers(workers: Sequence[Worker]) -> None:
 def run_in_workers(
     function: Callable[..., Any], jobs: Sequence[tuple[Any, ...]], count: int
 ) -> Iterator[tuple[int, Any]]:
-    """Call `function(*job)` for each job in `count` processes; yields (number of the job, result) as they finish."""
+    """Call `function(*job)` for each job in `count` processes; yields (index of the job, result) as jobs finish."""
     waiting = deque(enumerate(jobs))
     workers: list[Worker] = []
     busy: dict[Connection, int] = {}
@@ -88,7 +88,7 @@ def run_in_workers(
 
 
 def failure(error: Exception, what: str) -> VhdError:
-    """An exception of a worker as it is sent to the parent, which raises it: a worker must not die silently."""
+    """Convert a worker's exception into one that the parent can raise."""
     if isinstance(error, VhdError):
         return DataError(str(error)) if isinstance(error, DataError) else VhdError(str(error))
     return VhdError(f"{what} failed: {error!r}")
@@ -113,7 +113,7 @@ def _receive(pipe: Connection) -> Any:
 
 
 def _answer(pipe: Connection) -> None:
-    """Main loop of `run_in_workers`' processes."""
+    """Main loop of the processes of `run_in_workers`."""
     while True:
         function, job = pipe.recv()
         try:
@@ -124,15 +124,15 @@ def _answer(pipe: Connection) -> None:
 
 
 def _work(serve: Callable[[Connection], None], pipe: Connection) -> None:
-    """The life of a worker process."""
-    for name in ("SIGINT", "SIGHUP"):  # they reach every process of the terminal; the parent handles them
+    """Main function of a worker process."""
+    for name in ("SIGINT", "SIGHUP"):  # signals reach every process of the terminal; the parent handles them
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _leave)
     threading.Thread(target=_watch_parent, daemon=True).start()
-    with suppress(EOFError, BrokenPipeError, ConnectionResetError):  # the parent closed the pipe, or is gone
+    with suppress(EOFError, BrokenPipeError, ConnectionResetError):  # the parent closed the pipe or has exited
         serve(pipe)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it is ending: `_leave` would only interrupt that
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it is exiting already; `_leave` would only interrupt that
 
 
 def _leave(number: int, frame: object) -> None:
@@ -151,7 +151,7 @@ def _watch_parent() -> None:
 
 @contextmanager
 def _one_thread_each() -> Iterator[None]:
-    """Limit each child process to one thread: many workers with many threads slow each other down."""
+    """Limit each child process to one thread: many multi-threaded workers slow each other down."""
     names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
     before = {name: os.environ.get(name) for name in names}
     os.environ.update(dict.fromkeys(names, "1"))

@@ -159,7 +159,7 @@ def test_what_is_missing_is_named_or_trained(study: Study, tmp_path: Path, monke
     assert needed["lengths-gap"].planner.gap == (64, 128)
     with pytest.raises(DataError, match="needs the planner model .* train it first"):
         run_arm(study, MISMATCH, Arm("x", "vhd", tmp_path / "none.safetensors"))
-    with pytest.raises(VhdError, match="lambda must be above 0"):
+    with pytest.raises(VhdError, match="lambda must be > 0"):
         studies.mismatch(study, (0.0,))
 
 

@@ -106,7 +106,7 @@ def test_observed_speed_does_not_cross_episodes() -> None:
         parts.append((states, np.zeros((29, 2), np.float32)))
     assert observed_speed(Episodes.from_parts(parts), SPEC) == pytest.approx(0.05, rel=1e-3)
     short = [(states[:5], actions[:4]) for states, actions in parts]
-    with pytest.raises(VhdError, match="too short"):
+    with pytest.raises(VhdError, match="speed cannot be measured"):
         observed_speed(Episodes.from_parts(short), SPEC)
 
 

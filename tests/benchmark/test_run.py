@@ -9,7 +9,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
-from toy_point import ENVIRONMENT, ToyController, ToyEnv, ToyPlanner
+from toy_point import ENVIRONMENT, CopyableEnv, ToyController, ToyEnv, ToyPlanner
 
 from vhdiffuser.benchmark.methods import METHODS, PlannerChoice, controller_for, get_method, method_models
 from vhdiffuser.benchmark.run import run_benchmark
@@ -238,7 +238,7 @@ def test_methods_of_the_paper_read_plans_by_their_index() -> None:
     assert controller_for(("vhd", "fh-lp"), ant) == "path_following"
     assert controller_for(("vhd-paper", "fh-h2-paper"), ant) == "inverse_dynamics"
     assert controller_for(("vhd", "vhd-paper"), maze) == "pd"
-    with pytest.raises(VhdError, match="Run them in two commands"):
+    with pytest.raises(VhdError, match="Run them in separate commands"):
         controller_for(("vhd", "vhd-paper"), ant)
 
 
@@ -260,7 +260,7 @@ def test_ones_own_pairs_are_taken_as_they_are(tmp_path: Path, name: str) -> None
     assert summary.n == 3
     found = by_instance(rows(tmp_path, "vhd", "ss", distribution="pairs"))
     np.testing.assert_allclose([row["goal"] for row in found], goals, atol=1e-6)
-    with pytest.raises(VhdError, match="it has 3"):
+    with pytest.raises(VhdError, match="the file has 3"):
         run(tmp_path, replace(CONFIG, n=4, instances=path, methods=("vhd",), protocols=("ss",)))
     peer = Protocol(draw_instances, replan_on_deviation, euclidean_hit(ENVIRONMENT.spec, 0.5))
     config = replace(CONFIG, environment=replace(ENVIRONMENT, protocols={"peer": peer}), methods=("vhd",))
@@ -268,7 +268,7 @@ def test_ones_own_pairs_are_taken_as_they_are(tmp_path: Path, name: str) -> None
         run(tmp_path, replace(config, n=None, instances=path, protocols=("peer",)))
     with pytest.raises(VhdError, match="its own instances"):
         run(tmp_path, replace(config, distribution="uniform", protocols=("peer",)))
-    with pytest.raises(VhdError, match="takes one seed"):
+    with pytest.raises(VhdError, match="allows one seed"):
         replace(CONFIG, instances=path, seeds=(1, 2))
 
 
@@ -277,10 +277,10 @@ def test_ones_own_pairs_are_taken_as_they_are(tmp_path: Path, name: str) -> None
     [
         ({"start_state": np.zeros((2, 2)), "goal_pos": np.array([[0.5, 0.5], [3.0, 0.5]])}, "pair 1: .*outside"),
         ({"start_state": np.zeros((2, 2)), "goal_pos": np.array([[0.5, np.nan], [0.5, 0.5]])}, "pair 0"),
-        ({"start_state": np.zeros((2, 2)), "goal_pos": np.zeros((3, 2))}, "2 starts and 3 goals"),
+        ({"start_state": np.zeros((2, 2)), "goal_pos": np.zeros((3, 2))}, "2 starts but 3 goals"),
         ({"start_state": np.zeros((0, 2)), "goal_pos": np.zeros((0, 2))}, "at least one"),
         ({"start_state": np.zeros(2), "goal_pos": np.zeros((1, 2))}, "2-D"),
-        ({"start_state": np.zeros((1, 2))}, "goal_pos missing"),
+        ({"start_state": np.zeros((1, 2))}, "missing field.* goal_pos"),
     ],
 )
 @pytest.mark.parametrize("name", ["pairs.npz", "pairs.hdf5"])
@@ -302,3 +302,41 @@ def test_files_that_are_none_are_named(tmp_path: Path) -> None:
 def test_bad_numbers_are_refused(n: int, seed: int) -> None:
     with pytest.raises(VhdError):
         draw_instances(ToyEnv(), n, seed)
+
+
+def test_rows_do_not_depend_on_which_protocols_and_shards_are_run_together(tmp_path: Path) -> None:
+    environment = replace(ENVIRONMENT, simulator=CopyableEnv)
+    config = replace(CONFIG, environment=environment, methods=("vhd", "fh-h2"), shard=5, simulators=12, keep=0)
+    source = Source()
+    run(tmp_path / "together", config, source)
+    planned = len(source.seeds)
+    for protocol in ("ss", "rp"):
+        run(tmp_path / "apart", replace(config, protocols=(protocol,)))
+    for method in ("vhd", "fh-h2"):
+        both = [rows(tmp_path / "together", method, protocol) for protocol in ("ss", "rp")]
+        for found, protocol in zip(both, ("ss", "rp"), strict=True):
+            apart = rows(tmp_path / "apart", method, protocol)
+            assert sorted(found, key=lambda row: row["instance"]) == sorted(apart, key=lambda row: row["instance"])
+        assert any(row["replans"] for row in both[1])
+    plans = sum(
+        len(row["plan_lengths"]) for method in ("vhd", "fh-h2") for row in rows(tmp_path / "together", method, "rp")
+    )
+    assert planned == plans  # single-shot rows cost none
+
+
+def test_a_shared_benchmark_that_was_stopped_is_completed(tmp_path: Path) -> None:
+    config = replace(CONFIG, environment=replace(ENVIRONMENT, simulator=CopyableEnv), methods=("vhd",), shard=5)
+    seen: list[Row] = []
+
+    def stop(row: Row) -> None:
+        seen.append(row)
+        if len(seen) == 9:
+            raise Stop
+
+    with pytest.raises(Stop):
+        run(tmp_path / "stopped", config, on_row=stop)
+    run(tmp_path / "stopped", config)
+    run(tmp_path / "whole", config)
+    for protocol in ("ss", "rp"):
+        found, whole = (rows(tmp_path / name, "vhd", protocol) for name in ("stopped", "whole"))
+        assert sorted(found, key=lambda row: row["instance"]) == sorted(whole, key=lambda row: row["instance"])

@@ -41,7 +41,7 @@ EXPECTED = {
     "maze2d-umaze": Expected(20, 19, 20, 89.5, 83.8, 0.03, 0.402),
     "maze2d-medium": Expected(20, 19, 20, 200.7, 193.9, 0.04, 0.555),
     "maze2d-large": Expected(20, 19, 20, 209.8, 197.5, 0.04, 0.481),
-    "antmaze-medium": Expected(8, 5, 7, 268.1, 158.9, 0.3, 0.484),
+    "antmaze-medium": Expected(8, 6, 7, 223.5, 173.4, 0.3, 0.528),
     "cube": Expected(8, 7, 8, 26.4, 25.0, 0.04, 0.594),
     "pointmaze-giant-navigate": Expected(8, 7, 8, 469.1, 463.0, 0.06, 0.472),
     "pointmaze-giant-stitch": Expected(8, 6, 8, 438.3, 446.4, 0.06, 0.645),
@@ -49,10 +49,12 @@ EXPECTED = {
     "pointmaze-large-navigate": Expected(8, 8, 8, 170.9, 164.2, 0.06, 0.547),
     "pointmaze-medium-stitch": Expected(8, 8, 8, 137.8, 131.6, 0.06, 0.513),
     "pointmaze-large-stitch": Expected(8, 8, 8, 174.0, 166.9, 0.06, 0.559),
-    "antmaze-medium-stitch": Expected(8, 6, 7, 146.9, 130.0, 0.4, 0.476),
-    "antmaze-giant-navigate": Expected(8, 4, 6, 435.2, 450.0, 0.3, 0.454),
-    "antmaze-giant-stitch": Expected(8, 6, 7, 445.1, 420.0, 0.3, 0.464),
-    "antmaze-large-navigate": Expected(8, 6, 7, 176.6, 165.0, 0.4, 0.597),
+    "antmaze-medium-navigate": Expected(8, 4, 7, 147.4, 138.8, 0.4, 0.525),
+    "antmaze-large-stitch": Expected(8, 5, 7, 181.4, 158.6, 0.4, 0.555),
+    "antmaze-medium-stitch": Expected(8, 2, 7, 146.9, 141.8, 0.4, 0.458),
+    "antmaze-giant-navigate": Expected(8, 4, 6, 435.2, 434.0, 0.3, 0.453),
+    "antmaze-giant-stitch": Expected(8, 6, 7, 445.1, 393.9, 0.3, 0.467),
+    "antmaze-large-navigate": Expected(8, 6, 7, 176.6, 151.8, 0.4, 0.573),
 }
 
 
@@ -78,6 +80,7 @@ def test_what_ships_is_known_and_tested() -> None:
 )
 def test_shipped_weights_reach_their_goals(environment: str) -> None:
     planner, expected = load_planner(environment, outside="ignore"), EXPECTED[environment]
+    planner = planner.with_options(gamma=planner.options.gamma)  # in place of a risk: as rows are made
     known, spec = get_environment(environment), planner.spec
     env = known.make()
     instances: list[Instance] = [

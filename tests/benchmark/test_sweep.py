@@ -55,7 +55,7 @@ def test_wrong_fields_are_named(grid, message):
 
 
 def test_published_seeds_are_refused():
-    with pytest.raises(VhdError, match="tuned on it"):
+    with pytest.raises(VhdError, match="tune on it"):
         config("planner.stride=4", test_seed=100)
 
 
@@ -67,7 +67,7 @@ def test_points_share_trainings_and_planning_needs_none(with_umaze, tmp_path):
     assert all(len(task.needs) == 1 for name, task in tasks.items() if name.startswith("evaluate"))
     planned = Sweep(config("planning.gamma=1.1,1.3"), tmp_path / "b").tasks()
     assert all(task.needs == () for task in planned.values())
-    with pytest.raises(DataError, match="belongs to another sweep \\(other grid\\)"):
+    with pytest.raises(DataError, match="belongs to another sweep \\(different grid\\)"):
         Sweep(config("planning.gamma=1.2"), tmp_path / "b")
 
 

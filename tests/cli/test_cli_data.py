@@ -144,14 +144,14 @@ def test_get_again_keeps_what_is_there_and_refuses_to_mix(umaze, capsys):
 
 
 def test_auto_falls_back_to_build_with_one_clear_line(capsys, monkeypatch):
-    from vhdiffuser.data import official
+    from vhdiffuser.envs import datasets
     from vhdiffuser.errors import DataError
 
     def unreachable(*args, **kwargs):
         raise DataError("the.host: not reached")
 
-    monkeypatch.setattr(official, "get_official", unreachable)
-    monkeypatch.setattr("vhdiffuser.data.build.build", lambda *args: (_ for _ in ()).throw(DataError("built")))
+    monkeypatch.setattr(datasets, "get_official", unreachable)
+    monkeypatch.setattr(datasets, "build", lambda *args: (_ for _ in ()).throw(DataError("built")))
     assert run(["data", "get", "maze2d-umaze", "--quiet"]) == 1
     errors = capsys.readouterr().err
     assert "not reached); building it instead" in errors.replace("\n", " ")
@@ -188,10 +188,10 @@ def test_import_says_its_time_step_and_info_shows_what_planning_takes_the_data_f
     command = ["data", "import", "cart", str(tmp_path / "cart.npz"), "--goal-dims", "0", "1", "--t-max", "32"]
     moving = [*command, "--velocity-dims", "2", "3"]
     assert run([*moving, "--control-dt", "1"]) == 1
-    assert "given as 1 s, but by positions and velocities it is 0.05 s" in capsys.readouterr().err
+    assert "control_dt is 1 s, but positions and velocities give 0.05 s" in capsys.readouterr().err
     assert run(moving) == 0
     said = capsys.readouterr().err
-    assert "control_dt: 0.05 s, which agrees with positions and velocities" in said
+    assert "control_dt: 0.05 s, consistent with positions and velocities" in said
     assert "planning state s0 s1 s2 s3; goal s0 s1; no action columns" in said
     assert "next: `vhd train length cart`, then `vhd train planner cart`" in said
     assert run(["data", "info", "cart", "--json"]) == 0

@@ -63,7 +63,7 @@ def test_warnings_are_one_plain_line_each(models, capsys):
         assert len(lines) == len(set(lines))
         assert all(line.startswith("vhd: warning: ") for line in lines)
         assert sum("1 of 1 predicted lengths clipped at T_max = 256 states" in line for line in lines) == 1
-        assert any("vx = 40 lies outside the training data" in line for line in lines)
+        assert any("vx = 40 is outside the training data" in line for line in lines)
 
 
 def test_bench_counts_clipped_lengths_in_one_line(models, tmp_path, capsys):
@@ -145,7 +145,7 @@ def test_a_plan_is_followed_and_the_goal_moves(models, tmp_path, capsys):
     ("arguments", "message"),
     [
         (["--start", "1.8", "0.8", "--goal", "3", "1"], "inside a wall"),
-        (["--start", "1", "--goal", "3", "1"], "a start needs the 4 numbers x, y, vx, vy"),
+        (["--start", "1", "--goal", "3", "1"], "a start needs 4 numbers (x, y, vx, vy)"),
         (["--start", "1", "1", "--goal", "3", "1", "2"], "goal"),
         (["--start", "1", "1", "--goal", "3", "1", "--length", "9999"], "out of range"),
         (["--start", "1", "1", "--goal", "3", "1", "--out", "plan.txt"], "must be .png"),
@@ -153,7 +153,7 @@ def test_a_plan_is_followed_and_the_goal_moves(models, tmp_path, capsys):
         (["--start", "1", "1", "--goal", "3", "1", "--then", "1", "1"], "--then needs --execute"),
         (["--start", "1", "1", "--goal", "3", "1", "--execute", "rp", "--after", "9"], "--after needs --then"),
         (["--start", "1", "1", "--goal", "3", "1", "--execute", "rp", "--then", "1.8", "0.8"], "inside a wall"),
-        (["--start", "1", "1", "--goal", "3", "1", "--execute", "ss", "--out", "plan.csv"], "holds one plan"),
+        (["--start", "1", "1", "--goal", "3", "1", "--execute", "ss", "--out", "plan.csv"], "holds a single plan"),
     ],
 )
 def test_bad_plans_are_refused(models, capsys, arguments, message):
@@ -261,7 +261,7 @@ def test_bench_pools_the_seeds_asked_for(models, tmp_path, capsys):
     assert run([*command, "7", "8"]) == 0
     assert "SR % by seed   7: " in capsys.readouterr().out
     assert run([*command, "7", "7"]) == 1
-    assert "given twice" in capsys.readouterr().err
+    assert "is repeated" in capsys.readouterr().err
 
 
 @pytest.mark.ogbench

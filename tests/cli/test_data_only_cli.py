@@ -47,7 +47,7 @@ def test_a_log_is_an_environment_that_plans_and_is_evaluated(log: str, capsys: p
     capsys.readouterr()
     assert run(["eval-length", log, "--pairs", "50", "--json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)
-    assert row["truth"].startswith("steps that held-out episodes took")
+    assert row["truth"].startswith("steps taken by held-out episodes")
     assert row["pairs"] == 50
     assert run(["eval-plans", log, "--n", "5", "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
@@ -100,7 +100,7 @@ def test_a_log_is_calibrated_on_its_held_out_episodes(log: str, capsys: pytest.C
         assert plan["horizon"]["probability"] is not None
     assert lengths["0.5"] <= lengths["0.2"]
     assert run(["calibrate", log, "--check", "--quiet"]) == 1
-    assert "only executions can be checked" in capsys.readouterr().err
+    assert "only calibrations from executions can be checked" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", ["demo", "bench", "failures"])

@@ -78,7 +78,7 @@ def test_load_plan_execute_in_a_few_lines(weights):
 
 def test_execute_drives_a_simulator_of_ones_own():
     planner = ToyPlanner()
-    with pytest.raises(VhdError, match="toy has no registered simulator: give `env`"):
+    with pytest.raises(VhdError, match="toy has no registered simulator: pass `env`"):
         vhdiffuser.execute(planner, [0.1, 0.1], [0.9, 0.5])
     vhdiffuser.register(ENVIRONMENT)
     rollout = vhdiffuser.execute(planner, [0.1, 0.1], [0.9, 0.5], env=ToyEnv(), controller=ToyController())

@@ -101,7 +101,7 @@ def test_failures_say_what_is_missing(benched, monkeypatch, capsys) -> None:
     assert run(["failures", ENV, *rows, "--protocol", "rp"]) == 1
     assert "no rows of vhd under rp" in capsys.readouterr().err
     assert run(["failures", ENV, *rows, "--speed", "0", *QUICK]) == 1
-    assert "above 0" in capsys.readouterr().err
+    assert "must be > 0" in capsys.readouterr().err
     assert run(["failures", "maze9d", *rows]) == 1
     assert "Known: maze2d-umaze" in capsys.readouterr().err
 

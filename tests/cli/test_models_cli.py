@@ -82,7 +82,7 @@ def test_numbers_come_from_rows_of_these_very_models(runs, tmp_path, capsys):
     bench(tmp_path / "before", "--weights", "trained")
     card, remarks = export(capsys, tmp_path / "w" / ENV, tmp_path / "before")
     assert card["numbers"] == {}
-    assert "another planner model than this very file" in " ".join(remarks.split())
+    assert "another planner model, not with this file" in " ".join(remarks.split())
     bench(tmp_path / "r", "--weights", str(tmp_path / "w"))
     capsys.readouterr()
     assert run(["models", "card", str(tmp_path / "w" / ENV), "--results", str(tmp_path / "r"), "--json"]) == 0
@@ -114,7 +114,7 @@ def test_shipped_models_are_listed_and_benched(runs, tmp_path, capsys, monkeypat
     weights = tmp_path / "package"
     monkeypatch.setattr(places, "files", lambda package: weights)
     assert run(["models"]) == 0
-    assert "No weights ship" in capsys.readouterr().out
+    assert "ships no weights" in capsys.readouterr().out
     assert run(["models", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == []
 
@@ -144,6 +144,7 @@ def test_export_writes_where_the_user_is_and_not_into_the_package(runs, tmp_path
         "planner.safetensors",
         "length.safetensors",
         "route.safetensors",
+        "route.table.npz",
         "card.json",
         "README.md",
         "config.json",
@@ -162,12 +163,6 @@ def test_the_card_of_a_fine_tuned_model_counts_all_its_updates(runs, tmp_path, c
     assert "(of the last 2) |" in words
 
 
-def test_the_ants_card_counts_both_of_its_trainings():
-    card = places.shipped_card("antmaze-medium")
-    assert card["updates"]["planner"] == 17_000
-    assert "17,000 (12,000 + 5,000)" in card_markdown(card)
-
-
 @pytest.mark.parametrize("name", places.shipped_environments())
 def test_shipped_cards_say_the_same_in_words(name):
     words = places.shipped_path(name, "planner").with_name("README.md").read_text()
@@ -179,9 +174,9 @@ def test_unfit_models_are_refused_and_nothing_is_written(runs, tmp_path, capsys,
     assert run([*command, "--planner", "none"]) == 1
     assert "no such model file" in capsys.readouterr().err
     assert run([*command, "--gamma", "0"]) == 1
-    assert "gamma must be above 0" in capsys.readouterr().err
+    assert "gamma must be > 0" in capsys.readouterr().err
     assert run([*command, "--length", "vhd"]) == 1
-    assert "holds a planner model" in capsys.readouterr().err
+    assert "contains a planner model" in capsys.readouterr().err
     monkeypatch.setattr(exporting, "LIMIT", 20_000)
     assert run(command) == 1
     assert "at most 0 MB may ship" in capsys.readouterr().err
@@ -202,7 +197,7 @@ def test_half_precision_keeps_integers_and_refuses_what_it_cannot_hold(tmp_path)
     assert (back["w"].dtype, back["count"].dtype) == (np.float32, np.int64)
     assert back["count"].item() == 70_000
     np.testing.assert_allclose(back["w"], tensors["w"], rtol=1e-3)
-    with pytest.raises(DataError, match="'w' has values beyond half precision"):
+    with pytest.raises(DataError, match="'w' exceeds the range of half precision"):
         half_precision({"w": np.float32([1e6])})
 
 
@@ -257,4 +252,4 @@ def test_an_archive_of_nothing_and_a_folder_that_is_none_are_refused(runs, tmp_p
     )
     assert "Known: auto, trained, shipped, a folder of weights" in capsys.readouterr().err
     assert run(["models", "card", str(tmp_path)]) == 1
-    assert "no planner.safetensors in it" in capsys.readouterr().err
+    assert "no planner.safetensors" in capsys.readouterr().err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -73,7 +74,7 @@ def test_a_planner_is_benchmarked_replayed_reported_and_ranked(
     assert answer["did_not_fail_again"] == []
     assert all(item["same_plan"] for item in answer["runs"])
     assert run(["failures", "maze2d-umaze", "--method", "line", "--rows", "mine", "--quiet"]) == 1
-    assert f"give --planner {planner}:Line" in capsys.readouterr().err
+    assert f"pass --planner {planner}:Line" in capsys.readouterr().err
 
     assert run(["report", "mine"]) == 0
     report = Path("mine/report.md").read_text()
@@ -87,15 +88,35 @@ def test_a_planner_is_benchmarked_replayed_reported_and_ranked(
     assert run([*command, "--n", "7"]) == 0
     (tmp_path / "other_of_this_test.py").write_text(PLANNER)
     assert run([*command, "--planner", "other_of_this_test.py:Line"]) == 1
-    assert "holds results of another configuration (planner" in capsys.readouterr().err
+    assert "contains results of another configuration (planner" in capsys.readouterr().err
+
+
+def test_a_package_in_the_current_folder_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As docs/leaderboard.md promises; a console script does not look there by itself."""
+    package = tmp_path / "robotics_of_a_stranger"
+    package.mkdir()
+    (package / "__init__.py").write_text("from .planners import straight\n")
+    (package / "planners.py").write_text(
+        "import numpy as np\n\n\ndef straight(start, goal):\n    return np.linspace(start, [*goal, 0, 0], 100)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path not in ("", str(tmp_path))])
+    for module in ("robotics_of_a_stranger", "robotics_of_a_stranger.planners"):
+        asked = ["bench", "maze2d-umaze", "--planner", f"{module}:straight", "--n", "2", "--protocols", "ss"]
+        assert run([*asked, "--out", module]) == 0
+        assert len(read_results(result_path(tmp_path / module, "maze2d-umaze", "straight", "ss", 0)).rows) == 2
+    assert run(["bench", "maze2d-umaze", "--planner", "no_such_package:plan", "--n", "2"]) == 1
+    assert "must be installed or lie in the current folder" in " ".join(capsys.readouterr().err.split())
 
 
 def test_our_names_options_and_units_are_not_mixed_up(planner: str, capsys: pytest.CaptureFixture[str]) -> None:
     for arguments, said in (
-        (["--planner", f"{planner}:Vhd"], "is the name of a method of ours"),
+        (["--planner", f"{planner}:Vhd"], "is the name of one of our methods"),
         (["--planner", f"{planner}:Line", f"{planner}:Line"], "two planners are named 'line'"),
-        (["--planner", f"{planner}:Line", "--gamma", "1.2"], "--gamma: of our planners"),
-        (["--planner", "Line"], "give file.py:name"),
+        (["--planner", f"{planner}:Line", "--gamma", "1.2"], "--gamma: options of our own planners"),
+        (["--planner", "Line"], "write file.py:name"),
     ):
         assert run(["bench", "maze2d-umaze", *arguments, *SIZE]) == 1
         assert said in capsys.readouterr().err
@@ -111,11 +132,11 @@ def test_evaluate_takes_it_too(planner: str, tmp_path: Path) -> None:
     rows = read_results(result_path(tmp_path, "maze2d-umaze", "off", "ss", 0)).rows
     scale = made.normalizer.scale[0]
     assert [row.start_gap for row in rows] == pytest.approx([0.1 / scale] * 5, rel=1e-3)
-    with pytest.raises(VhdError, match="give `env`"):
+    with pytest.raises(VhdError, match="pass `env`"):
         vhdiffuser.evaluate(lambda start, goal: start)
     with pytest.raises(VhdError, match="was made for maze2d-umaze"):
         vhdiffuser.evaluate(made, "maze2d-large")
     with pytest.raises(VhdError, match="its own name"):
         vhdiffuser.evaluate(made, method="vhd")
-    with pytest.raises(VhdError, match="evaluate takes a planner"):
+    with pytest.raises(VhdError, match="evaluate needs a planner"):
         vhdiffuser.evaluate(7, "maze2d-umaze")  # type: ignore[arg-type]

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from vhdiffuser import cli
+from vhdiffuser.benchmark.reproduction import Reproduction
 from vhdiffuser.cli import parse, run
 from vhdiffuser.cli.reproduce import Reproduce
 from vhdiffuser.envs.registry import environments, get_environment
@@ -18,7 +19,7 @@ from vhdiffuser.weights.places import find_model
 @pytest.mark.parametrize("environment", list(environments()))
 def test_from_nothing_it_gets_data_trains_everything_benches_and_reports(vhd_home: Path, environment: str) -> None:
     known = get_environment(environment)
-    commands = Reproduce(environment).commands(known)
+    commands = Reproduction().commands(known)
     assert commands[0] == ["data", "get", environment]
     assert commands[-1] == ["report", "results"]
     planners = [command for command in commands if command[:2] == ["train", "planner"]]
@@ -36,8 +37,8 @@ def test_what_is_there_is_not_made_again_and_baselines_are_an_option(vhd_home: P
         path = find_model("maze2d-umaze", kind, "trained")
         path.parent.mkdir(parents=True)
         path.write_bytes(b"")
-    commands = Reproduce("maze2d-umaze", baselines=False).commands(get_environment("maze2d-umaze"))
-    assert [command[0] for command in commands] == ["data", "bench", "bench", "bench", "bench", "report"]
+    commands = Reproduction(baselines=False).commands(get_environment("maze2d-umaze"))
+    assert [command[0] for command in commands] == ["data", *["bench"] * 5, "report"]
 
 
 def test_a_dry_run_prints_and_makes_nothing(vhd_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -47,12 +48,18 @@ def test_a_dry_run_prints_and_makes_nothing(vhd_home: Path, capsys: pytest.Captu
     assert not list(vhd_home.rglob("*.safetensors"))
 
 
+def test_a_dry_run_of_a_graph_names_few_needs_and_counts_many(vhd_home, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["reproduce", "maze2d-umaze", "--workers", "2", "--dry-run"]) == 0
+    lines = capsys.readouterr().out.replace("\n", " ").split("$ vhd ")[1:]
+    report = next(line for line in lines if line.startswith("report "))
+    assert "other commands)" in " ".join(report.split())
+    assert max(map(len, lines)) < 300, "each command is one readable line"
+
+
 def test_a_dry_run_as_json_lists_the_same_commands_and_nothing_else(vhd_home, capsys) -> None:
     assert run(["reproduce", "maze2d-umaze", "--dry-run", "--json", "--quiet"]) == 0
     printed = capsys.readouterr()
-    expected = [
-        f"vhd {' '.join(command)}" for command in Reproduce("maze2d-umaze").commands(get_environment("maze2d-umaze"))
-    ]
+    expected = [f"vhd {' '.join(command)}" for command in Reproduction().commands(get_environment("maze2d-umaze"))]
     assert json.loads(printed.out) == [{"command": command, "done": False} for command in expected]
     assert not printed.err
     assert run(["reproduce", "maze2d-umaze", "--dry-run", "--quiet"]) == 0

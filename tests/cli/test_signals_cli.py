@@ -15,6 +15,7 @@ import pytest
 from vhdiffuser.cli import run
 from vhdiffuser.errors import Interrupted
 from vhdiffuser.files import sha256
+from vhdiffuser.signals import held_signals
 from vhdiffuser.weights.places import run_folder, run_name
 
 # A shell that starts us in the background may have told us to ignore Ctrl-C, nohup SIGHUP, and children inherit that.
@@ -125,3 +126,47 @@ def test_the_message_of_a_stop_and_its_exit_code(monkeypatch, capsys):
     monkeypatch.setattr("vhdiffuser.cli.parse", lambda name, arguments: Stopping())
     assert run(["envs"]) == 143
     assert capsys.readouterr().err == "vhd: stopped half way.\n"
+
+
+LOADING = """
+import os, signal
+try:
+    os.kill(os.getpid(), signal.SIGINT)
+    for _ in range(100_000):
+        pass
+except BaseException as error:
+    raise ImportError("initialization failed") from error
+"""
+"""As a C extension does: what is raised while it is loaded becomes an ImportError."""
+
+
+def test_ctrl_c_while_onnx_runtime_is_loaded_is_no_missing_package(tmp_path: Path) -> None:
+    (tmp_path / "onnxruntime.py").write_text(LOADING)
+    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, "plan", "maze2d-umaze", "--start", "1", "1", "--goal", "3", "1"],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 130, done.stderr
+    assert "pip install" not in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_held_signals_come_after_the_block_and_only_there() -> None:
+    begun = []
+    before = signal.signal(signal.SIGTERM, lambda number, frame: begun.append(number))
+    try:
+        with held_signals():
+            signal.raise_signal(signal.SIGTERM)
+            assert not begun
+        assert begun == [signal.SIGTERM]
+        signal.raise_signal(signal.SIGTERM)
+        assert len(begun) == 2
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # as nohup does
+        with held_signals():
+            signal.raise_signal(signal.SIGTERM)
+        assert len(begun) == 2
+    finally:
+        signal.signal(signal.SIGTERM, before)

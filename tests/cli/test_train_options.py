@@ -82,6 +82,12 @@ def test_every_crop_can_be_asked_for_where_the_recipe_chooses() -> None:
     assert list(directness.values()) == [2.2, 3.0, None, None], "a fixed horizon takes every crop"
 
 
+def test_a_fixed_horizon_knows_the_walls_since_it_has_no_routes() -> None:
+    command = ["planner", "antmaze-medium"]
+    assert parse("train", command).network.frame == 20.0
+    assert parse("train", [*command, "--horizon", "256"]).network.frame is None
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("environment", list(environments()))
 @pytest.mark.parametrize("recipe", ["default", "paper"])
@@ -97,7 +103,7 @@ def test_without_options_a_training_is_its_recipe(environment: str, recipe: str)
 
 def test_the_environment_is_found_behind_options_and_a_run_may_be_named_like_another() -> None:
     command = ["planner", "--updates", "20", "--name", "cube", "antmaze-medium"]
-    assert parse("train", command).planning.gamma == 2.4
+    assert parse("train", command).planning.gamma == 2.0
     assert parse("train", ["planner", "--recipe=paper", "maze2d-umaze"]).network.diffusion_steps == 64
 
 
@@ -110,7 +116,7 @@ def test_the_paper_s_controller_reads_the_plan_by_its_index() -> None:
     paces = [
         parse("train", ["dynamics", "antmaze-medium", "--recipe", name]).network.pace for name in ("default", "paper")
     ]
-    assert paces == [0.15, None]
+    assert paces == [0.06, None]
 
 
 def test_a_recipe_that_there_is_not_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -93,6 +93,17 @@ def test_with_a_pace_the_plans_own_timing_does_not_matter(trained: InverseDynami
         np.testing.assert_allclose(action, actions[0], atol=2e-2)
 
 
+def test_by_path_a_robot_may_be_ahead_of_its_plan_but_not_behind(trained: InverseDynamicsController) -> None:
+    config = replace(SMALL, pace=0.05)
+    own = InverseDynamicsController(trained.network, SPEC, config, trained.normalizer, by_path=True)
+    line = np.stack([0.1 * np.arange(31), np.zeros(31)], axis=1).astype(np.float32)
+    plan = Plan(line, line[-1])
+    here = np.array([[1.0, 0.2, 0.3]], np.float32)  # beside the plan's state 10
+    for index, state in ((0, 10), (9, 10), (10, 10), (17, 17), (30, 30), (40, 30)):
+        np.testing.assert_array_equal(own.due(here, [plan], np.array([index])), line[[state]])
+        np.testing.assert_array_equal(trained.due(here, [plan], np.array([index])), line[[min(index, 30)]])
+
+
 def test_a_row_has_the_same_bytes_in_any_batch(trained: InverseDynamicsController) -> None:
     rng = np.random.default_rng(1)
     observations = rng.normal(size=(150, 3)).astype(np.float32)
@@ -247,5 +258,5 @@ def test_data_without_actions_is_refused(normalizer: Normalizer) -> None:
     data = Episodes(np.zeros((4, 3), np.float32), np.zeros((4, 0), np.float32), np.array([4]))
     with pytest.raises(DataError, match="action dimensions"):
         DynamicsTask(data, SPEC, SMALL, normalizer, "test")
-    with pytest.raises(DataError, match="unknown to this version"):
+    with pytest.raises(DataError, match="that this version does not know"):
         DynamicsConfig.from_json({"wings": 2})

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,7 +11,8 @@ from toy_point import ToyController
 
 from vhdiffuser.control.base import make_controller, register_controller
 from vhdiffuser.control.pd import PDConfig, PDController
-from vhdiffuser.envs.registry import get_spec
+from vhdiffuser.envs.environment import Environment
+from vhdiffuser.envs.registry import get_environment, get_spec
 from vhdiffuser.errors import UnknownNameError, VhdError
 from vhdiffuser.trajectories import Plan
 
@@ -83,7 +86,7 @@ def test_the_registry_takes_ones_own_controller_and_lists_what_it_knows() -> Non
     register_controller("test-own", lambda spec, model: ToyController())
     assert isinstance(make_controller("test-own", SPEC), ToyController)
     assert isinstance(make_controller("pd", SPEC), PDController)
-    with pytest.raises(VhdError, match="registered already"):
+    with pytest.raises(VhdError, match="already registered"):
         register_controller("pd", lambda spec, model: ToyController())
     with pytest.raises(UnknownNameError, match="inverse_dynamics"):
         make_controller("mpc", SPEC)
@@ -91,3 +94,25 @@ def test_the_registry_takes_ones_own_controller_and_lists_what_it_knows() -> Non
         make_controller("inverse_dynamics", get_spec("antmaze-medium"))
     with pytest.raises(VhdError, match="no such model file"):
         make_controller("inverse_dynamics", get_spec("antmaze-medium"), Path("nowhere.safetensors"))
+
+
+def test_an_environments_gains_reach_every_controller_made_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    from vhdiffuser.benchmark.choices import Choices
+    from vhdiffuser.control.base import default_controller
+    from vhdiffuser.envs import registry
+
+    cart = replace(get_environment("maze2d-umaze"), spec=replace(SPEC, name="cart-of-test-pd"), pd_gains=(3, 2.5))
+    monkeypatch.setattr(registry, "find_environment", lambda name: cart)
+    monkeypatch.setattr("vhdiffuser.benchmark.choices.get_environment", lambda name: cart)
+    assert PDConfig.of(cart) == PDConfig(3.0, 2.5)
+    assert PDConfig.of(get_environment("maze2d-umaze")) == PDConfig()
+    for controller in (default_controller(cart.spec), make_controller("pd", cart.spec)):
+        assert controller.describe() == {"name": "pd", "position_gain": 3.0, "velocity_gain": 2.5}
+    chosen = Choices(cart.name, methods=("vhd",), gains={"position_gain": None, "velocity_gain": 7.0})
+    assert chosen.make_controller().describe() == {"name": "pd", "position_gain": 3.0, "velocity_gain": 7.0}
+
+
+@pytest.mark.parametrize("gains", [3.0, (1.0,), (1.0, -1.0), (1.0, float("nan")), ("a", 1.0)])
+def test_bad_gains_of_an_environment_are_refused(gains: Any) -> None:
+    with pytest.raises(VhdError, match="pd_gains"):
+        Environment(SPEC, pd_gains=gains)

@@ -49,21 +49,21 @@ def test_dimensions_are_chosen_by_name_or_number(tmp_path: Path) -> None:
     assert same == spec
     with pytest.raises(UnknownNameError, match="unknown column 'z'. Known: x, volts, y"):
         import_dataset("mine", path, state_dims=("z",))
-    with pytest.raises(DataError, match="2 names for 3 columns"):
+    with pytest.raises(DataError, match="2 names for 3 observation columns"):
         import_dataset("mine", path, names=("a", "b"))
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (("2,12.0,6", "2,low,6"), "row 3: volts is 'low', and should be a finite number"),
-        (("2,12.0,6", "2,nan,6"), "row 3: volts is 'nan'"),
-        (("0.25,0\n", "0.25\n"), "row 3: 6 cells for 7 columns"),
-        (("0.4,a", "0.9,a"), "row 4: 0.7 s after the row before it"),
-        (("0.2,b", "0.2,a"), "episode 'a' begins a second time"),
+        (("2,12.0,6", "2,low,6"), "row 3: volts must be a finite number; got 'low'"),
+        (("2,12.0,6", "2,nan,6"), "row 3: volts must be a finite number; got 'nan'"),
+        (("0.25,0\n", "0.25\n"), "row 3: 6 cells, but 7 columns"),
+        (("0.4,a", "0.9,a"), "row 4: 0.7 s after the previous row"),
+        (("0.2,b", "0.2,a"), "episode 'a' are not contiguous"),
         (("0.2,b", "-0.2,b"), "row 6"),
-        (("volts", "x"), "a name of its own"),
-        ((GOOD.splitlines()[0] + "\n", ""), "the first row holds numbers"),
+        (("volts", "x"), "must be unique"),
+        ((GOOD.splitlines()[0] + "\n", ""), "the first row contains numbers"),
     ],
 )
 def test_what_is_wrong_is_named_with_its_row(tmp_path: Path, change: tuple[str, str], said: str) -> None:
@@ -75,12 +75,12 @@ def test_what_is_wrong_is_named_with_its_row(tmp_path: Path, change: tuple[str, 
 def test_files_that_are_no_log(tmp_path: Path) -> None:
     for text, said in (
         ("", "not a CSV file"),
-        ("1,2\n3,4\n", "first row holds numbers"),
+        ("1,2\n3,4\n", "first row contains numbers"),
         ("time\n1\n2\n", "no observ"),
     ):
         with pytest.raises(DataError, match=said):
             read_csv(written(tmp_path, text))
     with pytest.raises(DataError, match="no such file"):
         read_csv(tmp_path / "none.csv")
-    with pytest.raises(DataError, match="empty"):
+    with pytest.raises(DataError, match="no rows below the header"):
         read_csv(written(tmp_path, "x,y\n"))

@@ -44,5 +44,5 @@ def test_a_planner_s_header_says_how_fast_its_data_was() -> None:
     moving = np.stack([0.2 * np.arange(40), np.zeros(40)], axis=1)
     assert planner_notes(moving) == {"fastest_speed": pytest.approx(0.2), "fastest_acceleration": None}
     assert planner_notes(moving[:8]) == {}, "too short to tell, but not too short to train on"
-    with pytest.raises(DataError, match="too short to measure a speed"):
+    with pytest.raises(DataError, match="speed cannot be measured"):
         fastest_motion(Episodes.from_parts([(moving[:8], np.zeros((7, 2)))]), SPEC)

@@ -109,15 +109,15 @@ def bad(tmp_path, **changes):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"observations": None}, r"bad.npz: field\(s\) observations missing. It has: actions"),
+        ({"observations": None}, r"bad.npz: missing field\(s\) observations. It has: actions"),
         ({"episode_ends": None}, "nothing marks where episodes end"),
-        ({"actions": np.zeros((7, 1))}, r"bad.npz: lengths disagree: 8 observations and 7 actions"),
+        ({"actions": np.zeros((7, 1))}, r"bad.npz: observations and actions must have equal length; got 8 and 7"),
         ({"episode_ends": np.array([3, 4, 8])}, r"bad.npz: episode 1 has 1 state"),
         ({"episode_ends": np.array([3, 3, 8])}, "must be positive and increasing"),
-        ({"episode_ends": np.array([3, 6])}, "ends at 6 but there are 8"),
+        ({"episode_ends": np.array([3, 6])}, "ends at 6, but there are 8"),
         ({"observations": np.zeros((0, 2)), "actions": np.zeros((0, 1)), "episode_ends": np.zeros(0)}, "empty"),
-        ({"observations": np.full((8, 2), np.nan)}, "bad.npz: observations row 0 holds NaN"),
-        ({"actions": np.full((8, 1), np.inf)}, "bad.npz: actions row 0 holds NaN or infinity"),
+        ({"observations": np.full((8, 2), np.nan)}, "bad.npz: observations: row 0 contains NaN"),
+        ({"actions": np.full((8, 1), np.inf)}, "bad.npz: actions: row 0 contains NaN or infinity"),
         ({"observations": np.zeros(8)}, "2-D"),
         ({"episode_ends": None, "terminals": np.zeros(5)}, "as many rows"),
     ],
@@ -152,7 +152,7 @@ def test_pickles_in_an_npz_are_never_loaded(tmp_path):
 
 def test_d4rl_without_its_fields(tmp_path):
     path = write_hdf5(tmp_path / "a.hdf5", observations=np.zeros((5, 4)))
-    with pytest.raises(DataError, match=r"field\(s\) actions missing. It has: observations"):
+    with pytest.raises(DataError, match=r"missing field\(s\) actions. It has: observations"):
         read_d4rl_maze2d(path)
     path = write_hdf5(tmp_path / "b.hdf5", observations=np.zeros((5, 3)), actions=np.zeros((5, 2)))
     with pytest.raises(DataError, match="'observations' must have 4 columns"):
@@ -175,7 +175,7 @@ def test_import_of_own_data_takes_its_settings(tmp_path):
     assert (dataset.spec.T_max, dataset.spec.L_min, dataset.spec.goal_dims) == (5, 2, (0,))
     with pytest.raises(DataError, match="goal dimensions"):
         import_dataset("mine", str(bad(tmp_path)), goal_dims=(4,))
-    with pytest.raises(DataError, match="longer than the longest episode"):
+    with pytest.raises(DataError, match="exceeds the longest episode"):
         import_dataset("mine", str(bad(tmp_path)), T_max=100)
 
 

@@ -91,7 +91,7 @@ def test_a_full_disk_leaves_the_good_file(dataset, monkeypatch, rng):
 def test_too_little_space_is_said_before_work_begins(tmp_path, monkeypatch):
     usage = type("usage", (), {"free": 10})
     monkeypatch.setattr(files.shutil, "disk_usage", lambda folder: usage)
-    with pytest.raises(DataError, match=r"5 MB are needed .* VHD_HOME"):
+    with pytest.raises(DataError, match=r"5 MB needed.* VHD_HOME"):
         files.require_space(tmp_path, 5_000_000)
 
 

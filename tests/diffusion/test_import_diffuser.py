@@ -103,7 +103,7 @@ def test_model_weights_bare_networks_and_plain_state_dicts_are_read(tmp_path: Pa
         tmp_path / "bare.pt", out, SPEC, NORMALIZER, horizon=64, diffusion_steps=20, prediction="epsilon"
     )
     assert (header.config["action_dim"], header.config["horizon"], header.config["diffusion_steps"]) == (0, 64, 20)
-    with pytest.raises(DataError, match="give the diffusion_steps"):
+    with pytest.raises(DataError, match="pass the diffusion_steps"):
         import_checkpoint(tmp_path / "bare.pt", out, SPEC, NORMALIZER)
 
 

@@ -184,9 +184,9 @@ def test_the_kept_inverse_solves_the_banded_equations(
     places, slopes = rng.normal(size=(2, 3, K, 2))
     for spacing, time in ((1.0, 4.0), (15.6, 12.0), (4.0, 0.5)):
         arguments = (places, slopes if velocities else None, spacing, time, known_end)
-        monkeypatch.setattr(interpolation, "_DENSE", K)
+        monkeypatch.setattr(interpolation, "DENSE", K)
         by_inverse = smoothed(*arguments)
-        monkeypatch.setattr(interpolation, "_DENSE", 0)
+        monkeypatch.setattr(interpolation, "DENSE", 0)
         np.testing.assert_allclose(by_inverse, smoothed(*arguments), atol=1e-6)
 
 

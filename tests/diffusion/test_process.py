@@ -99,7 +99,7 @@ def test_every_plan_of_a_batch_has_its_own_last_knot() -> None:
 def test_unknown_prediction_and_too_few_steps_are_refused() -> None:
     with pytest.raises(VhdError, match="v_prediction"):
         Process(64, "score")
-    with pytest.raises(VhdError, match="at least 2"):
+    with pytest.raises(VhdError, match=">= 2"):
         Process(1)
 
 

@@ -142,7 +142,7 @@ def test_clearance_of_known_points(env):
     ("start", "goal", "message"),
     [
         ([0.0, 0.0, 0.0], [4.0, 0.0], "start needs 2 or 29 numbers"),
-        ([0.0] * 29, [4.0, 0.0], "unit quaternion; its norm here is 0.00"),
+        ([0.0] * 29, [4.0, 0.0], "unit quaternion, but its norm is 0.00"),
         ([-4.0, 0.0, 0.7, 1.0, *[0.0] * 25], [4.0, 0.0], "start .* in a wall"),
         ([0.0, 0.0], [[4.0, 0.0]], "needs 2 numbers"),
         ([0.0, np.nan], [4.0, 0.0], "NaN"),

@@ -81,7 +81,7 @@ class NoSimulator:
 
 
 FAULTS = [
-    (Short, r"reset of Short .* 2 numbers, got shape \(1,\)"),
+    (Short, r"reset of Short .* 2 numbers; got shape \(1,\)"),
     (Tuple, "Return the observation alone"),
     (Nothing, "step of Nothing .* got NoneType"),
     (Words, "step of Words .* got dtype"),
@@ -90,7 +90,7 @@ FAULTS = [
     (TakesThree, r"step of TakesThree failed with ValueError: .*test_checked\.py, line"),
     (Specless, "without `spec`"),
     (Incomplete, "Incomplete.* failed with TypeError: .*render"),
-    (Raises, r"making the simulator .* no such port \(.*test_checked\.py, line"),
+    (Raises, r"creating the simulator .* no such port \(.*test_checked\.py, line"),
     (NoSimulator, "subclass of vhdiffuser.PlanningEnv"),
 ]
 PAIRS = [instance((0.5, 0.5), (1.0, 1.0)), instance((0.5, 0.5), (0.0, 0.0))]
@@ -172,7 +172,7 @@ class Long(ToyController):
 
 
 def test_actions_of_the_wrong_size_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(VhdError, match=r"an action has 2 numbers, and Long\.act gives shape \(3,\)"):
+    with pytest.raises(VhdError, match=r"an action needs 2 numbers, but Long\.act returned shape \(3,\)"):
         bench(ENVIRONMENT, Long(), tmp_path)
 
 
@@ -192,7 +192,7 @@ FILES = {
     "syntax": ("def make(:\n", "failed with SyntaxError", "line 1"),
     "module": ("import vhdifuser\n", "No module named 'vhdifuser'", "file.py:function"),
     "name": ("spec = nothing\n", "failed with NameError", "line 1)"),
-    "number": ("def make():\n    return 5\n", "must be, or return, a vhdiffuser.Environment", ""),
+    "number": ("def make():\n    return 5\n", "must be, or return, one or more vhdiffuser.Environment", ""),
 }
 
 

@@ -22,6 +22,7 @@ from vhdiffuser.envs.maze2d.maze import BALL_RADIUS, LARGE, UMAZE, Maze
 from vhdiffuser.envs.registry import environments, get_environment, register
 from vhdiffuser.errors import VhdError
 from vhdiffuser.execution.simulators import Simulators
+from vhdiffuser.recipes.recipe import get_recipe
 from vhdiffuser.types import Instance
 
 HORSESHOE = """
@@ -68,9 +69,9 @@ def test_what_hinders_is_a_fall_unless_the_environment_says_otherwise() -> None:
     ("change", "message"),
     [
         ({"horizons": (6, 12)}, "three horizons H1, H2, H3"),
-        ({"step_budget": -1}, "at least 1"),
-        ({"simulators": 0}, "at least 1"),
-        ({"window_steps": 0}, "at least 1"),
+        ({"step_budget": -1}, "must be >= 1"),
+        ({"simulators": 0}, "must be >= 1"),
+        ({"window_steps": 0}, "must be >= 1"),
     ],
 )
 def test_impossible_values_are_refused(change: dict, message: str) -> None:
@@ -79,7 +80,7 @@ def test_impossible_values_are_refused(change: dict, message: str) -> None:
 
 
 def test_without_a_simulator_making_one_says_what_works() -> None:
-    with pytest.raises(VhdError, match=r"toy: there is data, but no simulator.*vhd train.*vhd eval-plans.*register"):
+    with pytest.raises(VhdError, match=r"toy has data but no simulator.*vhd train.*vhd eval-plans.*register"):
         Environment(SPEC).make()
 
 
@@ -127,8 +128,8 @@ def test_a_map_is_read_from_an_array(kind) -> None:
         ("", "3 to 100 rows"),
         ("####\n#OO#", "3 to 100 rows"),
         (["#" * 101, "#" + "O" * 99 + "#", "#" * 101], "3 to 100 cells"),
-        ("#####\n#OO#\n#####", r"all equally long; got 3 rows of \[4, 5\]"),
-        ("#####\n#OOO \n#####", r"all equally long"),
+        ("#####\n#OO#\n#####", r"all of equal length; got 3 rows of \[4, 5\]"),
+        ("#####\n#OOO \n#####", r"all of equal length"),
         ("#####\n#OOOO\n#####", "outer cells .* walls"),
         ("##O##\n#OOO#\n#####", "outer cells .* walls"),
         ("#####\n#O#O#\n#####", "disconnected parts"),
@@ -138,7 +139,7 @@ def test_a_map_is_read_from_an_array(kind) -> None:
         ("###\n###\n###", "two free cells"),
         (np.full((4, 5), 2), r"1 \(wall\) and 0 \(free\)"),
         (np.ones((3, 3, 3)), r"1 \(wall\) and 0 \(free\).*\(3, 3\)"),
-        ([[1, 1, 1, 1], [1, 0, 0], [1, 1, 1, 1]], r"all equally long; got 3 rows of \[3, 4\]"),
+        ([[1, 1, 1, 1], [1, 0, 0], [1, 1, 1, 1]], r"all of equal length; got 3 rows of \[3, 4\]"),
     ],
 )
 def test_what_is_no_maze_is_refused(maze, message: str) -> None:
@@ -165,6 +166,8 @@ def test_a_maze_has_what_the_others_have() -> None:
     assert shoe.geometry.walls.shape == (5 * 7 - 11, 4)
     assert shoe.fixed_goal == (3.0, 4.0)
     assert not shoe.protocols, "D4RL has no reference scores for it"
+    assert get_recipe("maze2d-large").planning.piece == get_recipe(shoe).planning.piece == 64, "long plans are composed"
+    assert get_recipe(shoe, "paper").planning.piece == 0, "the paper's plans are in one piece"
     chosen = make_maze(HORSESHOE, name="horseshoe", epsilon=0.02, T_max=100, transitions=5000)
     assert (chosen.spec.epsilon, chosen.spec.T_max) == (0.02, 100)
     assert chosen.builder is not None
@@ -276,10 +279,10 @@ def test_a_start_or_goal_is_given_once_and_where_there_is_room() -> None:
     for options, message in (
         ({"start": [1, 1], "reset_cell": (1, 1)}, "`start` or `reset_cell`, not both"),
         ({"goal": [1, 1], "goal_cell": (1, 1)}, "`goal` or `goal_cell`, not both"),
-        ({"goal_cell": (0, 0)}, r"cell \(0, 0\) is a wall or outside the maze; a free cell is, for example, \(1, 1\)"),
+        ({"goal_cell": (0, 0)}, r"cell \(0, 0\) is a wall or outside the maze; \(1, 1\), for example, is free"),
         ({"reset_cell": (99, 1)}, "outside the maze"),
         ({"reset_cell": (-2, 1)}, "outside the maze"),
-        ({"reset_cell": 3}, r"`reset_cell` is a row and a column"),
+        ({"reset_cell": 3}, r"`reset_cell` must be a row and a column"),
         ({"goal": [1.8, 1.8]}, "inside a wall"),
         ({"start": [1, 1, 1]}, "start needs 2 or 4 numbers"),
         ({"goal": ["here", "there"]}, "`goal`"),
@@ -294,7 +297,7 @@ def test_a_start_or_goal_is_given_once_and_where_there_is_room() -> None:
 @pytest.mark.ogbench
 def test_where_there_are_no_cells_that_is_said() -> None:
     env = gymnasium.make("vhdiffuser/Cube-v1")
-    with pytest.raises(VhdError, match="cube has no cells: give `goal`"):
+    with pytest.raises(VhdError, match="cube has no cells: pass `goal`"):
         env.reset(options={"goal_cell": (1, 1)})
     env.close()
 

@@ -109,7 +109,7 @@ def test_same_start_same_actions_same_bytes(rng):
     [
         ([1.8, 0.8, 0, 0], [1, 1], "start .* inside a wall"),
         ([1, 1, 0, 0], [0.35, 1], "goal .* inside a wall"),
-        ([-1, 1, 0, 0], [1, 1], "start .* outside the maze, which reaches from -0.7 to 4.3 in x"),
+        ([-1, 1, 0, 0], [1, 1], "start .* outside the maze, which spans -0.7 to 4.3 in x"),
         ([1, 1, 0, 0], [1, 4.6], "goal .* outside the maze"),
         ([1, 1, 0], [1, 1], "start needs 2 or 4 numbers"),
         ([1, 1], [1, 1, 1], "goal needs 2 numbers"),

@@ -68,7 +68,7 @@ def test_a_registered_environment_is_known_to_library_and_gymnasium() -> None:
 def test_a_name_is_taken_once_unless_it_is_to_be_replaced() -> None:
     register(ENVIRONMENT)
     other = replace(ENVIRONMENT, step_budget=7)
-    with pytest.raises(VhdError, match=r"'toy' is registered already.*replace=True"):
+    with pytest.raises(VhdError, match=r"'toy' is already registered.*replace=True"):
         register(other)
     assert get_environment("toy") is ENVIRONMENT
     register(other, replace=True)
@@ -111,7 +111,7 @@ def test_a_module_is_referred_to_by_its_name() -> None:
 
 def test_several_are_loaded_but_one_is_asked_for(robot_file: Path) -> None:
     assert [item.name for item in load_reference(f"{robot_file}:both")] == ["left", "right"]
-    with pytest.raises(VhdError, match="gives 2 environments: left, right"):
+    with pytest.raises(VhdError, match="provides 2 environments: left, right"):
         get_environment(f"{robot_file}:both")
 
 
@@ -120,11 +120,11 @@ def test_several_are_loaded_but_one_is_asked_for(robot_file: Path) -> None:
     [
         ("{folder}/no_such.py:make", r"no_such\.py: no such file"),
         ("{file}:fly", "has no 'fly'"),
-        ("{file}:wrong", "must be, or return, a vhdiffuser.Environment"),
-        ("{file}:nothing", "must be, or return, a vhdiffuser.Environment"),
-        ("{file}:names", "must be, or return, a vhdiffuser.Environment"),
+        ("{file}:wrong", "must be, or return, one or more vhdiffuser.Environment"),
+        ("{file}:nothing", "must be, or return, one or more vhdiffuser.Environment"),
+        ("{file}:names", "must be, or return, one or more vhdiffuser.Environment"),
         ("no_such_package.robots:make", "No module named 'no_such_package'.*file.py:function"),
-        ("toy_point:", "give file.py:name"),
+        ("toy_point:", "write file.py:name"),
     ],
 )
 def test_references_that_lead_nowhere_say_why(robot_file: Path, reference: str, message: str) -> None:
@@ -134,7 +134,7 @@ def test_references_that_lead_nowhere_say_why(robot_file: Path, reference: str, 
 
 def test_a_file_does_not_hide_behind_a_module_of_its_name(tmp_path: Path) -> None:
     (tmp_path / "toy_point.py").write_text(ROBOT)
-    with pytest.raises(VhdError, match=r"toy_point.py: a module named 'toy_point' is there already. Rename the file"):
+    with pytest.raises(VhdError, match=r"toy_point.py: a module named 'toy_point' is already loaded. Rename the file"):
         get_environment(f"{tmp_path / 'toy_point.py'}:make")
 
 
@@ -158,7 +158,7 @@ def test_a_package_brings_its_environments(monkeypatch: pytest.MonkeyPatch, robo
     [
         ("no_such_package:make", "No module named"),
         ("{stem}:wrong", "must be, or return"),
-        ("{stem}:clash", "registered already"),
+        ("{stem}:clash", "already registered"),
         ("{stem}:broken", "division by zero"),
     ],
 )
@@ -166,7 +166,7 @@ def test_a_package_that_fails_is_named_and_left_out(monkeypatch, robot_file: Pat
     robot_file.write_text(ROBOT + 'clash = named("cube")\ndef broken():\n    return 1 / 0\n')
     monkeypatch.syspath_prepend(str(robot_file.parent))
     packages(monkeypatch, bad=value.format(stem=robot_file.stem), good="toy_point:ENVIRONMENT")
-    with pytest.warns(UserWarning, match=f"entry point 'bad' .* left out: .*{reason}"):
+    with pytest.warns(UserWarning, match=f"skipped the .* of entry point 'bad' .*: .*{reason}"):
         found = list(environments())
     assert found == [*OURS, "toy"], "ours and the others' are there"
     assert get_environment("cube").spec.observation_dim == 28
@@ -189,7 +189,7 @@ def test_imported_data_is_an_environment_without_a_simulator(tmp_path: Path) -> 
     assert "mine" in known_names()
     assert "mine" not in environments(), "it is known by its data alone"
     assert vhdiffuser.load_dataset("mine").spec == environment.spec
-    with pytest.raises(VhdError, match="mine: there is data, but no simulator"):
+    with pytest.raises(VhdError, match="mine has data but no simulator"):
         environment.make()
 
 

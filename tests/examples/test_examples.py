@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from vhdiffuser.diffusion.config import PlannerConfig
+from vhdiffuser.diffusion.import_diffuser import import_checkpoint
+from vhdiffuser.diffusion.unet import TemporalUnet
+from vhdiffuser.envs.registry import get_spec
+from vhdiffuser.normalizer import Normalizer
+from vhdiffuser.torch_network import arrays
+from vhdiffuser.weights.format import ModelHeader, load_model, save_model
 from vhdiffuser.weights.places import shipped_environments
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -64,6 +73,29 @@ def test_a_diffuser_checkpoint_plans_at_predicted_lengths(vhd_home):
         rate, steps = numbers(rf"^{name}: (\d+)% single-shot, (\d+) steps", text)
         assert 0 <= rate <= 100
         assert 0 < steps <= 256
+
+
+@pytest.mark.slow
+def test_a_planner_in_the_original_s_format_comes_back_with_its_weights(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    example = importlib.import_module("diffuser_checkpoint_with_length_predictor")
+    spec = get_spec("maze2d-umaze")
+    config = PlannerConfig(
+        dim=8, dim_mults=(1, 2), stride=1, prediction="epsilon", clamp="state", horizon=32, diffusion_steps=8
+    )
+    network = TemporalUnet(spec.state_dim, config.dim, config.dim_mults)
+    limits = Normalizer(np.array([0, 0, -5, -5], np.float32), np.array([4, 4, 5, 5], np.float32))
+    header = ModelHeader("planner", spec.to_json(), config.to_json(), limits.to_json(), "data", updates=7)
+    tensors = arrays(network.state_dict())
+    save_model(tmp_path / "mine.safetensors", tensors, header)
+    checkpoint = example.save_as_original(tmp_path / "mine.safetensors", tmp_path)
+    assert checkpoint.name == "state_7.pt"
+    again = import_checkpoint(checkpoint, tmp_path / "again.safetensors", spec, limits, prediction="epsilon")
+    known = {key: again.config[key] for key in ("dim", "dim_mults", "prediction", "horizon", "diffusion_steps")}
+    assert known == {key: config.to_json()[key] for key in known}
+    kept, _ = load_model(tmp_path / "again.safetensors", "planner")
+    assert kept.keys() == tensors.keys()
+    assert all(np.array_equal(kept[name], tensors[name]) for name in tensors)
 
 
 @pytest.mark.slow
@@ -150,7 +182,7 @@ def test_a_gate_that_closes_is_reached_in_time_or_given_up(vhd_home):
 
 @pytest.mark.slow
 def test_pointmaze_is_driven_with_shipped_weights(vhd_home):
-    pytest.importorskip("gymnasium_robotics", reason="gymnasium-robotics is not installed")
+    pytest.importorskip("gymnasium_robotics", reason="needs the extra 'robotics', which `make setup` installs")
     assert re.search(r"maze2d-umaze: goal .* reached", run_example("pointmaze.py", vhd_home))
 
 

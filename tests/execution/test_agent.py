@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import gymnasium
@@ -21,6 +22,7 @@ from vhdiffuser.execution.agent import Agent
 from vhdiffuser.execution.drive import drive
 from vhdiffuser.execution.executor import Executor
 from vhdiffuser.execution.simulators import Simulators
+from vhdiffuser.planner.load import load_planner
 
 
 def run(agent: Agent, env: ToyEnv, start: tuple[float, float], most: int = 100) -> None:
@@ -138,10 +140,10 @@ def test_warming_up_leaves_no_trace() -> None:
 @pytest.mark.parametrize("goal", [[1.0], [1.0, np.nan], [[1.0, 0.0]]])
 def test_goals_that_are_none_are_refused(goal: list) -> None:
     agent = Agent(ToyPlanner(), ToyController())
-    with pytest.raises(VhdError, match="2 finite numbers x, y"):
+    with pytest.raises(VhdError, match="2 finite numbers .x, y"):
         agent.reset(goal)
     agent.reset([1.0, 0.0])
-    with pytest.raises(VhdError, match="2 finite numbers x, y"):
+    with pytest.raises(VhdError, match="2 finite numbers .x, y"):
         agent.goal = goal
 
 
@@ -256,10 +258,10 @@ def test_drive_says_what_is_missing() -> None:
 
     assert drive(ToyPlanner(), Plain(), [1, 1], ToyController()).success
     for env, controller, message in (
-        (Plain(), ToyController(), "give `goal`"),
+        (Plain(), ToyController(), "pass `goal`"),
         (Renamed(), ToyController(), "observation_of"),
         (Discrete(), ToyController(), "Box"),
-        (GoalEnv(), Wide(), r"shape \(3,\).*takes \(2,\)"),
+        (GoalEnv(), Wide(), r"shape \(3,\).*expects \(2,\)"),
     ):
         with pytest.raises(VhdError, match=message):
             drive(ToyPlanner(), env, controller=controller)
@@ -276,3 +278,16 @@ def test_our_own_maze_is_driven_through_gymnasium() -> None:
     assert rollout.spec == planner.spec
     same = vhdiffuser.execute(planner, [1, 1], [3, 1])
     assert same == rollout, "one machinery: the same plans, actions and states"
+
+
+def test_after_warming_up_no_plan_waits_for_a_graph_or_an_import(monkeypatch: pytest.MonkeyPatch) -> None:
+    planner = load_planner("maze2d-large", steps=1)
+    agent = Agent(planner)
+    agent.warm_up()
+    monkeypatch.setattr("vhdiffuser.runtime.network._session", None)  # calling it would fail
+    known = set(sys.modules)
+    start, goal = [1.0, 1.0, 0.0, 0.0], [7.0, 9.0]
+    for length in (16, 24, 32, 48, 64, 65, 96, 128, 200, 400, 640, 1200):
+        assert planner.plan(start, goal, length).length == length
+    assert planner.plan(start, start[:2], 200).length == 200  # there is no route, so it is drawn whole
+    assert {name for name in sys.modules if name.startswith(("scipy", "onnxruntime"))} <= known

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from toy_point import ToyController, ToyEnv, ToyPlanner, instance, make_pushed_env, make_stuck_env
+from toy_point import CopyableEnv, ToyController, ToyEnv, ToyPlanner, instance, make_pushed_env, make_stuck_env
 
 from vhdiffuser.envs.protocols import ExecutionRule, fixed_episode, replan_every, replan_on_deviation, single_shot
 from vhdiffuser.errors import VhdError
@@ -128,27 +128,67 @@ def test_all_that_wait_are_planned_in_one_call() -> None:
     assert len(set(planner.calls[0]["seeds"])) == 40
 
 
+CASES = [instance(tuple(start), tuple(goal)) for start, goal in np.random.default_rng(0).uniform(0, 1, (23, 2, 2))]
+
+
+def facts(outcome: Outcome) -> tuple:
+    """What an outcome says, but for the clock."""
+    rollout = outcome.rollout
+    steps = [(step, plan.states.tobytes()) for step, plan in rollout.plans]
+    return rollout.observations.tobytes(), rollout.actions.tobytes(), steps, rollout.success, outcome.final_distance
+
+
 @pytest.mark.parametrize("rule", [single_shot(), replan_on_deviation(60, 0.15, 3), replan_every(4, 60)])
-def test_neither_halves_nor_simulators_nor_rounds_change_an_outcome(monkeypatch, rule: ExecutionRule) -> None:
-    rng = np.random.default_rng(0)
-    cases = [instance(tuple(rng.uniform(0, 1, 2)), tuple(rng.uniform(0, 1, 2))) for _ in range(23)]
-
-    def outcomes(slots: int, halving: int) -> dict[int, tuple]:
-        monkeypatch.setattr("vhdiffuser.execution.executor._WORTH_HALVING", halving)
+def test_neither_shards_nor_simulators_nor_rounds_change_an_outcome(rule: ExecutionRule) -> None:
+    def outcomes(slots: int, size: int) -> dict[int, tuple]:
         executor = Executor(ToyPlanner(), ToyController(), Simulators(make_pushed_env, slots), rule)
-        return {
-            item.number: (
-                item.rollout.observations.tobytes(),
-                [step for step, _ in item.rollout.plans],
-                item.rollout.success,
-            )
-            for item in executor.run(cases)
-        }
+        shards = [range(first, min(first + size, 23)) for first in range(0, 23, size)]
+        found = executor.run_shards([(shard, [CASES[number] for number in shard]) for shard in shards])
+        return {outcome.number: facts(outcome) for _, outcome in found}
 
-    whole = outcomes(slots=23, halving=1000)
+    whole = outcomes(slots=23, size=23)
     assert len(whole) == 23
-    for slots, halving in ((23, 2), (7, 1000), (7, 4), (1, 2)):
-        assert outcomes(slots, halving) == whole
+    for slots, size in ((23, 6), (23, 1), (7, 23), (7, 4), (1, 2), (1, 23)):
+        assert outcomes(slots, size) == whole
+
+
+@pytest.mark.parametrize("slots", [3, 50])
+@pytest.mark.parametrize(
+    "rule", [replan_on_deviation(60, 0.15, 3), replan_every(4, 60), replan_on_deviation(5, 0.15, 3)]
+)
+def test_what_two_rules_have_in_common_is_executed_once(rule: ExecutionRule, slots: int) -> None:
+    planner = ToyPlanner(noise=0.05)
+    simulators = Simulators(CopyableEnv, slots, first=CopyableEnv())
+
+    def executor(one: ExecutionRule, also: ExecutionRule | None = None) -> Executor:
+        return Executor(planner, ToyController(), simulators, one, seed=3, also=also)
+
+    once = single_shot()
+    shards = [(range(12), CASES[:12]), (range(12, 23), CASES[12:])]
+    apart = {one: {o.number: facts(o) for _, o in executor(one).run_shards(shards)} for one in (rule, once)}
+    planned = sum(len(call["seeds"]) for call in planner.calls)
+    planner.calls.clear()
+    together: dict[ExecutionRule, dict[int, tuple]] = {rule: {}, once: {}}
+    for one, outcome in executor(rule, once).run_shards(shards):
+        assert outcome.number not in together[one]
+        together[one][outcome.number] = facts(outcome)
+    assert together == apart
+    assert together[rule] != together[once]
+    assert sum(len(call["seeds"]) for call in planner.calls) == planned - 23  # no first plan is made twice
+
+
+def test_only_executions_that_begin_alike_are_shared() -> None:
+    simulators = Simulators(CopyableEnv, 5, first=CopyableEnv())
+    for rule, other in (
+        (single_shot(), single_shot()),
+        (replan_every(4, 60), replan_on_deviation(60)),
+        (replan_every(4, 60), fixed_episode(20)),
+        (replan_every(4, 60), ExecutionRule(stop_at_hit=False)),
+    ):
+        with pytest.raises(VhdError, match="cannot share"):
+            Executor(ToyPlanner(), ToyController(), simulators, rule, also=other)
+    with pytest.raises(VhdError, match="cannot share"):
+        Executor(ToyPlanner(), ToyController(), Simulators(ToyEnv, 5), replan_every(4, 60), also=single_shot())
 
 
 def test_seconds_are_shared_out_among_those_who_used_them(monkeypatch: pytest.MonkeyPatch) -> None:

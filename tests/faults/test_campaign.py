@@ -6,6 +6,7 @@ import contextlib
 import json
 import resource
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,8 @@ from campaign.__main__ import KINDS
 from campaign.ledger import Ledger, Trial
 
 from vhdiffuser.cli import run
+
+TOOLS = Path(__file__).resolve().parents[2] / "tools"
 
 
 @pytest.fixture(scope="module")
@@ -146,3 +149,17 @@ def test_the_ledger_goes_on_and_counts(tmp_path: Path) -> None:
     assert "Kills survived: 1 of 1. Inputs tried: 100, tracebacks, hangs or too much memory: 2." in report
     assert "npz 0: 3: KeyError" in report
     assert all(json.loads(line) for line in ledger.path.read_text().splitlines())
+
+
+@pytest.mark.parametrize(("work", "ended"), [("while True: pass", signal.SIGPROF), ("time.sleep(600)", signal.SIGALRM)])
+def test_an_input_that_hangs_is_ended_whether_it_works_or_waits(work: str, ended: signal.Signals) -> None:
+    lines = ["import sys, time", f"sys.path.insert(0, {str(TOOLS)!r})", "from campaign import hangs"]
+    lines += [
+        "hangs.WAITING = 5 if 'sleep' in sys.argv[1] else 10**6",
+        "with hangs.ended_if_it_hangs(0.2):",
+        f"    {work}",
+    ]
+    done = subprocess.run([sys.executable, "-c", "\n".join(lines), work], timeout=600)
+    assert done.returncode == -ended
+    quick = [*lines[:-1], "    pass", "time.sleep(0.01)", "print('went on')"]
+    assert subprocess.run([sys.executable, "-c", "\n".join(quick), work]).returncode == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -18,11 +19,17 @@ import vhdiffuser
 from vhdiffuser import files
 from vhdiffuser.cli import run
 from vhdiffuser.data.store import dataset_path, writing_dataset
+from vhdiffuser.diffusion.config import PlannerConfig
+from vhdiffuser.diffusion.networks import as_network
+from vhdiffuser.diffusion.unet import TemporalUnet
+from vhdiffuser.envs.registry import get_environment
 from vhdiffuser.errors import DataError, VhdError
 from vhdiffuser.files import atomic_path, scratch_folder
 from vhdiffuser.locks import exclusive
+from vhdiffuser.planner.load import load_planner
 from vhdiffuser.reading import read_hdf5, read_npz
-from vhdiffuser.weights.places import run_folder
+from vhdiffuser.weights.format import read_tensors, save_tensors
+from vhdiffuser.weights.places import run_folder, shipped_path
 from vhdiffuser.workers import run_in_workers
 
 
@@ -117,13 +124,13 @@ def bomb(path: Path, shape: str, size: int) -> Path:
 def test_a_bomb_and_a_shape_of_terabytes_are_refused_from_their_headers(tmp_path: Path) -> None:
     import h5py
 
-    with pytest.raises(DataError, match=r"claims 0.2 GB, of which the file stores 0.2 MB"):
+    with pytest.raises(DataError, match=r"would unpack to 0.2 GB from 0.2 MB in the file"):
         read_npz(bomb(tmp_path / "a.npz", "(50000000,)", 200_000_000), ("observations",))
-    with pytest.raises(DataError, match=r"claims shape \(1000000000000, 4\)"):
+    with pytest.raises(DataError, match=r"declares shape \(1000000000000, 4\)"):
         read_npz(bomb(tmp_path / "b.npz", "(1000000000000, 4)", 64), ("observations",))
     with h5py.File(tmp_path / "c.hdf5", "w") as file:
         file.create_dataset("observations", (10**12, 4), "f4", chunks=(1000, 4))
-    with pytest.raises(DataError, match="claims 16,000.0 GB"):
+    with pytest.raises(DataError, match="would unpack to 16,000.0 GB"):
         read_hdf5(tmp_path / "c.hdf5", ("observations",))
     with h5py.File(tmp_path / "d.hdf5", "w") as file:
         file["observations"] = h5py.ExternalLink(tmp_path / "c.hdf5", "observations")
@@ -210,7 +217,7 @@ def test_weights_that_are_no_real_numbers_are_refused(kind: str, tmp_path: Path)
     key = next(name for name, value in tensors.items() if value.ndim > 1)
     save_model(tmp_path / "model.safetensors", {**tensors, key: tensors[key].astype(np.int64)}, header)
     load = vhdiffuser.LengthPredictor.load if kind == "length" else vhdiffuser.Planner.load
-    with pytest.raises(DataError, match=f"tensor '{key}' holds int64"):
+    with pytest.raises(DataError, match=f"tensor '{key}' contains int64"):
         load(tmp_path / "model.safetensors")
 
 
@@ -233,7 +240,7 @@ def test_a_folder_that_was_deleted_meanwhile_is_told_as_documented(tmp_path: Pat
     gone.mkdir()
     monkeypatch.chdir(gone)
     gone.rmdir()
-    with pytest.raises(DataError, match="plan.json: could not be written"), atomic_path(Path("plan.json")):
+    with pytest.raises(DataError, match="plan.json: cannot be written"), atomic_path(Path("plan.json")):
         pass
     monkeypatch.chdir(tmp_path)
 
@@ -243,5 +250,25 @@ def test_without_room_for_temporary_files_it_is_said(monkeypatch: pytest.MonkeyP
         raise FileNotFoundError("No usable temporary directory found")
 
     monkeypatch.setattr("tempfile.gettempdir", none)
-    with pytest.raises(DataError, match="cannot be written .*TMPDIR"), scratch_folder():
+    with pytest.raises(DataError, match="cannot write temporary files .*TMPDIR"), scratch_folder():
         pass
+
+
+@pytest.mark.parametrize("kind", ["planner", "length"])
+def test_double_precision_weights_plan_as_single_ones(tmp_path: Path, kind: str) -> None:
+    folder = shutil.copytree(shipped_path("maze2d-umaze", "planner").parent, tmp_path / "weights")
+    tensors, header = read_tensors(folder / f"{kind}.safetensors")
+    double = {key: value.astype(np.float64) if value.dtype.kind == "f" else value for key, value in tensors.items()}
+    save_tensors(folder / f"{kind}.safetensors", double, header)
+    ends = [1, 1, 0, 0], [3, 1]
+    assert load_planner(folder).plan(*ends) == load_planner("maze2d-umaze").plan(*ends)
+    huge = {key: value * 1e300 if value.dtype.kind == "f" else value for key, value in double.items()}
+    save_tensors(folder / f"{kind}.safetensors", huge, header)
+    with pytest.raises(DataError, match="exceeds the range of single precision"):
+        load_planner(folder)
+
+
+def test_a_network_of_other_precision_is_refused_in_words() -> None:
+    config, spec = PlannerConfig(dim=8, dim_mults=(1, 2)), get_environment("maze2d-umaze").spec
+    with pytest.raises(DataError, match="contains float64, but should contain float32"):
+        as_network(TemporalUnet(spec.state_dim, config.dim, config.dim_mults).double(), config, spec)

@@ -133,7 +133,7 @@ def test_bad_phases_are_refused(change: dict[str, object]) -> None:
 
 def test_a_relay_share_without_a_triangle_term_is_refused() -> None:
     phase = LengthConfig.paper().warm_start
-    with pytest.raises(VhdError, match=r"relay_share 0.05 has no effect if lambda_triangle is 0"):
+    with pytest.raises(VhdError, match=r"relay_share 0.05 has no effect while lambda_triangle is 0"):
         replace(phase, lambda_triangle=0.0)
     assert replace(phase, lambda_triangle=0.0, relay_share=0.0).relay_share == 0
 

@@ -101,5 +101,5 @@ def test_same_seed_same_batch(sampler: PairSampler) -> None:
 
 @pytest.mark.parametrize("shares", [(0, 0, 0), (-0.1, 1, 1)])
 def test_bad_goal_shares_are_refused(shares: tuple[float, float, float]) -> None:
-    with pytest.raises(VhdError, match="shares"):
+    with pytest.raises(VhdError, match="goal weights"):
         GoalMixture(*shares)

@@ -164,7 +164,7 @@ def test_a_place_cannot_stand_for_a_state_with_more_than_velocities(states: np.n
     config = replace(CONFIG, full_state_goals=True)
     spec = replace(SPEC, velocity_dims=None)
     predictor = LengthPredictor(make_network(config, None), spec, config, NORMALIZER)
-    with pytest.raises(VhdError, match="give goals with vx, vy"):
+    with pytest.raises(VhdError, match="pass goals with vx, vy"):
         predictor.predict_steps(states, states[:, :2])
 
 

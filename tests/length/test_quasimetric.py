@@ -122,7 +122,7 @@ def test_a_file_of_it_loads_and_knows_its_rest(tmp_path: Path) -> None:
 
 
 def test_bad_sizes_are_refused() -> None:
-    with pytest.raises(VhdError, match="quasimetric must lie in"):
+    with pytest.raises(VhdError, match="quasimetric must be in"):
         LengthConfig(quasimetric=-1)
     with pytest.raises(VhdError, match="latent in"):
         LengthConfig(quasimetric=1, latent=0)

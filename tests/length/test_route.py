@@ -1,5 +1,6 @@
 """Routes: joined from observed moves alone, of any length, through the middle of the data, and kept on disk."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from vhdiffuser.length.config import RelayGraphConfig
 from vhdiffuser.length.hops import centred
 from vhdiffuser.length.route import Route, RouteGraph
 from vhdiffuser.normalizer import Normalizer
+from vhdiffuser.weights.format import load_model, save_model
 
 SPEED = 0.01
 CONFIG = RelayGraphConfig(landmarks=120, moves=200_000)
@@ -108,21 +110,62 @@ def test_a_hop_beyond_the_landmarks_is_refused(graph: RouteGraph) -> None:
         RouteGraph(graph.places, graph.starts, graph.stops + 1000, graph.hops, graph.sparsity, 0.1, 1, CONFIG)
 
 
-def test_centred_routes_keep_to_the_middle_and_to_their_steps() -> None:
+def corridor(landmarks: int, centring: float, scale: float = 1.0) -> RouteGraph:
     """A corridor 0.4 wide with data all over it: the middle is at 0."""
     rng = np.random.default_rng(0)
     aside = rng.uniform(-0.2, 0.2, 400)
     walks = [np.stack([np.linspace(-1, 1, 201), np.full(201, y)], axis=1)[:: rng.choice([-1, 1])] for y in aside]
     points, last = np.concatenate(walks).astype(np.float32), np.repeat(np.arange(1, 401) * 201 - 1, 201)
-    start, goal = np.array([-0.9, 0.15], np.float32), np.array([0.9, 0.15], np.float32)
-    plain, middle = (
-        RouteGraph.build(points, last, 120, RelayGraphConfig(landmarks=200, moves=200_000, centring=centring)).path(
-            start, goal
-        )
-        for centring in (0.0, 3.0)
-    )
+    config = RelayGraphConfig(landmarks=landmarks, moves=200_000, centring=centring)
+    return RouteGraph.build(points, last, 120, config, scale)
+
+
+START, GOAL = np.array([-0.9, 0.15], np.float32), np.array([0.9, 0.15], np.float32)
+
+
+def aside(graph: RouteGraph) -> float:
+    """How far its route leaves the corridor's middle, away from the ends."""
+    places = graph.path(START, GOAL).places
+    return float(np.abs(places[np.abs(places[:, 0]) < 0.6, 1]).max())
+
+
+def test_centred_routes_keep_to_the_middle_and_to_their_steps() -> None:
+    start, goal = START, GOAL
+    plain, middle = (corridor(200, centring).path(start, goal) for centring in (0.0, 0.3))
     assert np.abs(middle.places[np.abs(middle.places[:, 0]) < 0.6, 1]).max() < 0.6 * np.abs(plain.places[:, 1]).max()
     assert middle.total == pytest.approx(plain.total)
     np.testing.assert_array_equal(middle.places[[0, -1]], [start, goal])
     gaps = np.linalg.norm(np.diff(middle.places, axis=0), axis=1)
     assert gaps.max() < 1.2 * gaps.mean(), "places are evenly apart, as their steps are"
+
+
+def test_how_far_routes_are_centred_depends_on_units_and_not_on_the_number_of_landmarks() -> None:
+    """Many landmarks have small radii: in radii, routes through a small maze kept to no middle at all."""
+    for landmarks in (100, 200, 400):
+        graph = corridor(landmarks, centring=0.3)
+        assert aside(graph) < 0.05, (landmarks, graph.radius)
+    narrow = corridor(400, centring=0.05)
+    assert aside(narrow) > 0.08, "0.05 does not reach across a corridor 0.4 wide"
+    metres = corridor(400, centring=3.0, scale=10.0)
+    np.testing.assert_allclose(metres.centring, 0.3)
+    np.testing.assert_array_equal(metres.path(START, GOAL).places, corridor(400, centring=0.3).path(START, GOAL).places)
+
+
+def test_files_that_count_centring_in_radii_keep_their_routes(tmp_path: Path) -> None:
+    graph = corridor(200, centring=0.3)
+    path = graph.save(
+        tmp_path / "new.safetensors", toy_spec(2, 120, 0.05), Normalizer(np.full(2, -1.0), np.ones(2)), "data"
+    )
+    tensors, header = load_model(path, "route")
+    assert header.config["centring"] == [0.3, 0.3]
+    radii = 0.3 / graph.radius
+    old = {**header.config, "graph": {**header.config["graph"], "centring": radii}}
+    del old["centring"]
+    save_model(tmp_path / "old.safetensors", tensors, replace(header, config=old))
+    for name in ("new", "old"):
+        again, _ = RouteGraph.load(tmp_path / f"{name}.safetensors")
+        np.testing.assert_allclose(again.centring, 0.3)
+        np.testing.assert_allclose(again.path(START, GOAL).places, graph.path(START, GOAL).places, atol=1e-6)
+    save_model(tmp_path / "bad.safetensors", tensors, replace(header, config={**header.config, "centring": [0.3]}))
+    with pytest.raises(DataError, match="1 numbers for 2 dimensions"):
+        RouteGraph.load(tmp_path / "bad.safetensors")

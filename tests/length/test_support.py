@@ -83,7 +83,7 @@ def test_landmarks_beside_a_file_give_support_and_no_routes(graph: RouteGraph, t
     made = LengthPredictor(network(), SPEC, CONFIG, NORMALIZER)
     path = tmp_path / "length.safetensors"
     save_model(path, made.network.tensors, made.header())
-    with pytest.raises(VhdError, match="nothing here knows where the data is"):
+    with pytest.raises(VhdError, match="the extent of the data is unknown"):
         LengthPredictor.load(path).support(EMPTY)
     graph.save(tmp_path / SUPPORT_FILE, SPEC, NORMALIZER, "abc")
     loaded = LengthPredictor.load(path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+from plane_toys import plane
 
 from vhdiffuser.diffusion.config import PlannerConfig
 from vhdiffuser.diffusion.options import PlanningOptions
@@ -14,21 +15,8 @@ from vhdiffuser.length.predictor import LengthPredictor
 from vhdiffuser.length.route import RouteGraph
 from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.planner.planner import Planner
-from vhdiffuser.types import EnvSpec
 
-SPEC = EnvSpec(
-    name="corridor",
-    observation_dim=4,
-    action_dim=2,
-    state_dims=(0, 1, 2, 3),
-    state_names=("x", "y", "vx", "vy"),
-    goal_dims=(0, 1),
-    velocity_dims=(2, 3),
-    control_dt=0.1,
-    epsilon=0.05,
-    T_max=64,
-    L_min=8,
-)
+SPEC = plane("corridor", T_max=64)
 NORMALIZER = Normalizer(np.array([-10, -10, -4, -4], np.float32), np.array([10, 10, 4, 4], np.float32))
 CONFIG = PlannerConfig(dim=8, dim_mults=(1, 2, 4), stride=2, diffusion_steps=32)
 WAY = np.array([[-0.9, -0.5], [0.9, -0.5], [0.9, 0.5], [-0.9, 0.5]])

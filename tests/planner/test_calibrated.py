@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from copy import copy
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from vhdiffuser import Planner, PlanningOptions, execute, load_planner
+from vhdiffuser import Planner, PlanningOptions, execute, load_method, load_planner
 from vhdiffuser.errors import CalibrationWarning, DataError, UnknownNameError, VhdError
 from vhdiffuser.execution.export_onnx import export_onnx
 from vhdiffuser.length.calibration import Calibration
 from vhdiffuser.planner.calibrated import (
+    DEFAULT_RISK,
     FILE,
     DeadlineError,
     calibrated_options,
+    default_risk,
     planner_digests,
     read_calibration,
     write_calibration,
@@ -31,7 +34,7 @@ FAILURE = np.array([[0.9, 0.2, 0.05, 0.02]] * 2)
 
 @pytest.fixture(scope="module")
 def loaded() -> Planner:
-    return load_planner(ENV)
+    return load_planner(ENV, gamma=1.25)
 
 
 @pytest.fixture
@@ -82,7 +85,7 @@ def test_waypoints_and_regions_keep_the_risk_too(planner):
 
 
 def test_a_risk_that_cannot_be_kept_warns_and_gets_the_best_horizon(planner):
-    with pytest.warns(CalibrationWarning, match=r"risk 0.001 cannot be kept for 1 of 1 pairs.*0.02"):
+    with pytest.warns(CalibrationWarning, match=r"risk 0.001 cannot be met for 1 of 1 pairs.*0.02"):
         plan = planner.plan(START, GOAL, risk=0.001)
     assert plan.length == planner.plan(START, GOAL, risk=0.02).length
 
@@ -130,18 +133,37 @@ def test_a_damaged_file_is_refused(planner, tmp_path: Path):
             read_calibration(path)
 
 
+def test_a_calibrated_planner_is_loaded_with_its_default_risk(planner, loaded, tmp_path):
+    shipped = load_planner(ENV)
+    assert shipped.options.risk == shipped.calibration.default_risk == DEFAULT_RISK
+    assert load_planner(ENV, risk=0.2).options.risk == 0.2
+    assert load_planner(ENV, gamma=1.3).options.risk is None, "gamma stays an option"
+    assert load_planner(ENV, candidates=2).options.risk is None, "not calibrated with two candidates"
+    assert load_method("vhd", ENV, "shipped").planner.options.risk is None, "the paper's protocols keep gamma"
+    loaded.save_pretrained(tmp_path / "gamma")
+    assert load_planner(tmp_path / "gamma").options == loaded.options, "saved with gamma, loaded with gamma"
+    shipped.save_pretrained(tmp_path / "risk")
+    assert load_planner(tmp_path / "risk").options == shipped.options
+    strange = replace(planner.calibration, default_risk=0.2, made={"models": {}})
+    own = copy(loaded)
+    own.calibration = strange
+    assert default_risk(own, {}) is None, "made with other weights"
+    with pytest.raises(DataError, match="default_risk"):
+        replace(planner.calibration, default_risk=2.0)
+
+
 def test_a_deadline_is_met_or_refused_with_the_steps_that_would_do(planner):
     needed = planner.with_options(risk=0.05).horizon(START, GOAL).length
     assert planner.plan(START, GOAL, deadline=needed).length == needed
     assert planner.plan(START, GOAL, deadline=needed + 100).length == needed
-    with pytest.raises(DeadlineError, match=f"{needed} would do") as caught:
+    with pytest.raises(DeadlineError, match=f"{needed} would be enough") as caught:
         planner.plan(START, GOAL, deadline=needed - 10)
     assert caught.value.steps == needed
     assert 0.5 < caught.value.probability < 0.95
     shorter = planner.plan(START, GOAL, deadline=needed - 10, risk=1 - caught.value.probability + 0.01)
     assert shorter.length <= needed - 10
     for wrong in ({"length": 50}, {"via": [[1, 1.8]]}, {"avoid": [[[0, 0], [0.1, 0.1]]]}):
-        with pytest.raises(RequestError, match="give it alone"):
+        with pytest.raises(RequestError, match="pass it alone"):
             planner.plan(START, GOAL, deadline=200, **wrong)
     with pytest.raises(UnknownNameError, match="by, at"):
         planner.plan(START, GOAL, deadline=200, arrive="around")

@@ -121,11 +121,11 @@ def test_references_that_lead_nowhere(tmp_path: Path) -> None:
     place = f"{tmp_path}/planner_of_that_test.py"
     for reference, said in (
         (f"{place}:Nobody", "has no 'Nobody'"),
-        (f"{place}:Greedy", "must take the Environment only"),
-        (f"{place}:MADE", "a planner has a method plan_batch"),
+        (f"{place}:Greedy", "may take the Environment only"),
+        (f"{place}:MADE", "a planner needs a method plan_batch"),
         (f"{tmp_path}/none.py:make", "no such file"),
         ("no_such_package:make", "No module named"),
-        ("nothing", "give file.py:name"),
+        ("nothing", "write file.py:name"),
     ):
         with pytest.raises(VhdError, match=said):
             foreign_planner(reference, "maze2d-umaze")
@@ -138,12 +138,12 @@ def failing(start: np.ndarray, goal: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize(
     ("plan", "said"),
     [
-        (lambda s, g: np.linspace(s[:2], g, 9), r"\(L, 4\) array of x, y, vx, vy, got shape \(9, 2\). Positions alone"),
-        (lambda s, g: line(s, g)[:1], "with 2 to 65536 states, got 1"),
-        (lambda s, g: line(s, g) * [1, 1, np.nan, 1], "finite; state 0 of 9"),
+        (lambda s, g: np.linspace(s[:2], g, 9), r"\(L, 4\) array of x, y, vx, vy; got shape \(9, 2\). Positions alone"),
+        (lambda s, g: line(s, g)[:1], "with 2 to 65536 states; got 1"),
+        (lambda s, g: line(s, g) * [1, 1, np.nan, 1], "finite numbers; state 0 of 9"),
         (lambda s, g: line(s, g) + np.array([9, 0, 0, 0]), r"begins at the start. This one begins at \[10.0, 1.0"),
         (lambda s, g: "up", "got 'up'"),
-        (lambda s, g: None, r"return one that stays: np.stack\(\[start, start\]\)"),
+        (lambda s, g: None, r"return a plan that stays: np.stack\(\[start, start\]\)"),
         (failing, r"failed with KeyError: 'node 7' \(.*test_foreign.py, line"),
     ],
 )
@@ -167,9 +167,9 @@ class Odd(Single):
 
 
 def test_planners_that_are_none() -> None:
-    with pytest.raises(VhdError, match="a list of 2 plans, got 1 of them"):
+    with pytest.raises(VhdError, match="a list of 2 plans; got 1 of them"):
         foreign_planner(Short(), "maze2d-umaze").plan_batch(STARTS, GOALS, seeds=SEEDS)
-    with pytest.raises(VhdError, match="candidates of single must be a whole number of 1 or more"):
+    with pytest.raises(VhdError, match="candidates of single must be a whole number >= 1"):
         foreign_planner(Boasting(), "maze2d-umaze")
     with pytest.raises(VhdError, match="must return a dict of plain values"):
         foreign_planner(Odd(), "maze2d-umaze")

@@ -132,12 +132,12 @@ def test_of_several_candidates_the_one_kept_asks_least_of_the_predictor(planner)
 @pytest.mark.parametrize(
     ("change", "match"),
     [
-        ({"candidates": 0}, "candidates must lie in 1"),
-        ({"gamma": 0.0}, "gamma must be above 0"),
+        ({"candidates": 0}, "candidates must be in 1"),
+        ({"gamma": 0.0}, "gamma must be > 0"),
         ({"gamma": float("inf")}, "gamma must be a finite number"),
         ({"smoothing": -1.0}, "smoothing must be a time"),
-        ({"stretch": 0.5}, "stretch must be 1"),
-        ({"steps": 0}, "steps must be at least 1"),
+        ({"stretch": 0.5}, "stretch must be >= 1"),
+        ({"steps": 0}, "steps must be >= 1"),
         ({"steps": 17}, r"1\.\.16"),
         ({"sampler": "euler"}, "unknown sampler 'euler'. Known: ddpm, ddim, dpm"),
     ],

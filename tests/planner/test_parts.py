@@ -7,7 +7,7 @@ import pytest
 from corridor_toys import SPEC, WAY, corridor, corridor_planner
 
 from vhdiffuser.length.route import RouteGraph, evenly
-from vhdiffuser.planner.parts import AHEAD, Part, mended
+from vhdiffuser.planner.parts import AHEAD, ALONE, TOGETHER, Part, mended, rounds
 from vhdiffuser.planner.planner import Planner
 from vhdiffuser.trajectories import Plan
 from vhdiffuser.types import FloatArray
@@ -126,6 +126,34 @@ def test_a_piece_that_no_path_explains_is_drawn_again_and_kept_if_better(
     best = mended(planner._denoiser(), [bad], planner.length_predictor, graph, np.array([[1], [2], [3]]))[0]
     assert best.redrawn == (1 if good else 3)  # as often as it needs, or as it may
     np.testing.assert_allclose(best.states, (plan if good else bad).states, atol=1e-5)
+
+
+def test_pieces_that_resist_are_drawn_many_at_once_and_the_best_is_kept(
+    planner: Planner, plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    states = plan.states.copy()
+    states[100:106, :2] = [-2.0, 4.5]
+    bad, calls = Plan(states, GOAL, route=plan.route), []
+
+    def drawn(denoiser, parts, routes, lengths, seeds):
+        calls.append(seeds.tolist())
+        return [(plan if seed == 20 else bad).states[parts[0].first : parts[0].stop + 1] for seed in seeds]
+
+    monkeypatch.setattr("vhdiffuser.planner.parts.draw_parts", drawn)
+    seeds = np.arange(1000)[:, None]
+    best = mended(planner._denoiser(), [bad], planner.length_predictor, planner.length_predictor.routes, seeds)[0]
+    np.testing.assert_allclose(best.states, plan.states, atol=1e-5)
+    assert [seed for call in calls for seed in call] == list(range(best.redrawn))  # each once, in order
+    assert len(calls) < best.redrawn
+    assert 20 in calls[-1]  # a good one ends it
+
+
+def test_every_draw_belongs_to_one_round() -> None:
+    for draws in (0, 1, ALONE, ALONE + 1, 999, 10_000):
+        ranges = list(rounds(draws))
+        assert [draw for first, stop in ranges for draw in range(first, stop)] == list(range(draws))
+        assert all(stop - first == 1 for first, stop in ranges[:ALONE])
+        assert max((stop - first for first, stop in ranges), default=0) <= TOGETHER
 
 
 def test_a_plan_without_fault_stays_as_it_is(planner: Planner, plan: Plan) -> None:

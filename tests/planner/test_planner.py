@@ -235,10 +235,10 @@ START, GOAL = np.array([1.0, 1.0, 0.0, 0.0]), np.array([3.0, 3.0])
 @pytest.mark.parametrize(
     ("start", "goal", "length", "match"),
     [
-        (START[:3], GOAL, 40, "a start needs the 4 numbers x, y, vx, vy"),
-        (START, np.zeros(3), 40, "a goal needs the 2 numbers x, y, or a whole state of 4"),
-        (np.array([1.0, np.nan, 0, 0]), GOAL, 40, "start 0 holds NaN"),
-        (START, np.array([np.inf, 1.0]), 40, "goal 0 holds NaN or infinity"),
+        (START[:3], GOAL, 40, "a start needs 4 numbers .x, y, vx, vy"),
+        (START, np.zeros(3), 40, "a goal needs 2 numbers .x, y., or a full state of 4"),
+        (np.array([1.0, np.nan, 0, 0]), GOAL, 40, "start 0 contains NaN"),
+        (START, np.array([np.inf, 1.0]), 40, "goal 0 contains NaN or infinity"),
         (START, GOAL, 15, "plans of 16 to 256"),
         (START, GOAL, 257, "length 257 is out of range"),
         (START, GOAL, 40.5, "whole number"),
@@ -252,9 +252,9 @@ def test_bad_requests_say_what_is_wrong(start: np.ndarray, goal: np.ndarray, len
 def test_bad_batches_say_what_is_wrong() -> None:
     planner = make_planner()
     starts, goals = pairs(3)
-    with pytest.raises(VhdError, match="3 starts and 2 goals"):
+    with pytest.raises(VhdError, match="3 starts but 2 goals"):
         planner.plan_batch(starts, goals[:2], 40)
-    with pytest.raises(VhdError, match="one for each"):
+    with pytest.raises(VhdError, match="one per pair"):
         planner.plan_batch(starts, goals, [40, 41])
     with pytest.raises(VhdError, match="seeds must be one integer or 3"):
         planner.plan_batch(starts, goals, 40, seeds=[1, 2])
@@ -276,7 +276,7 @@ def test_other_lengths_can_be_allowed() -> None:
 
 def test_states_outside_the_data_warn_or_are_refused() -> None:
     far = np.array([9.0, 1.0])
-    with pytest.warns(OutsideDataWarning, match=r"goal 0: x = 9 lies outside the training data's 0.4 .. 3.2"):
+    with pytest.warns(OutsideDataWarning, match=r"goal 0: x = 9 is outside the training data's range, 0.4 to 3.2"):
         make_planner().plan(START, far, 40)
     with pytest.raises(VhdError, match="Choose one inside"):
         make_planner(outside="refuse").plan(START, far, 40)

@@ -35,14 +35,16 @@ CONFIG = BenchConfig(ENVIRONMENT, n=30, threshold=0.05, check_every=3, keep=4, w
 def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("results")
 
-    def source(gamma: float):
+    def source(gamma: float, retime: float | None = None):
         planner = ToyPlanner(noise=0.05)
-        return lambda method, environment: PlannerChoice(planner, PlanningOptions(gamma=gamma), {})
+        return lambda method, environment: PlannerChoice(planner, PlanningOptions(gamma=gamma, retime=retime), {})
 
     run_benchmark(CONFIG, folder, source(1.0), ToyController())
     for gamma in (0.8, 1.2):
         config = replace(CONFIG, methods=("vhd",), keep=0)
         run_benchmark(config, folder / "toy" / f"gamma-{gamma}", source(gamma), ToyController())
+    # Retimed plans are another planner's: no part of the sweep.
+    run_benchmark(config, folder / "toy" / "gamma-1.6-retimed", source(1.6, retime=1.2), ToyController())
     return folder
 
 

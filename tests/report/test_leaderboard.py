@@ -75,6 +75,15 @@ def test_planners_are_tested_on_the_instances_that_they_share(tmp_path: Path) ->
     assert best.planning_seconds == pytest.approx(0.25), "two plans shared half a second"
 
 
+def test_of_the_same_success_the_quickest_is_listed_first_with_the_same_rank(tmp_path: Path) -> None:
+    write(tmp_path, "slow", [True] * 40, steps=30)
+    write(tmp_path, "vhd", [True] * 40, steps=20)
+    write(tmp_path, "brisk", [True] * 40, steps=10)
+    write(tmp_path, "hasty", [True] * 39 + [False], steps=2)
+    listed = [(item.planner, item.rank) for item in read_boards([tmp_path])]
+    assert listed == [("brisk", 1), ("vhd", 1), ("slow", 1), ("hasty", 4)]
+
+
 def test_as_good_as_the_best_shares_its_star_and_the_quicker_has_the_other(tmp_path: Path) -> None:
     write(tmp_path, "vhd", [True] * 50, steps=20)
     write(tmp_path, "quick", [True] * 49 + [False], steps=10)
@@ -87,11 +96,11 @@ def test_as_good_as_the_best_shares_its_star_and_the_quicker_has_the_other(tmp_p
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"epsilon": 0.5}, "another tolerance"),
-        ({"scale": [2.0, 1.0]}, "another success region"),
-        ({"controller": {"name": "pd", "gain": 3}}, "another controller"),
-        ({"rule": {"threshold": None, "check_every": 1, "budget": 99}}, "another rule of replanning"),
-        ({"streams": 1}, "other random streams, so other instances"),
+        ({"epsilon": 0.5}, "different tolerance"),
+        ({"scale": [2.0, 1.0]}, "different success region"),
+        ({"controller": {"name": "pd", "gain": 3}}, "different controller"),
+        ({"rule": {"threshold": None, "check_every": 1, "budget": 99}}, "different replanning rule"),
+        ({"streams": 1}, "different random streams, hence different instances"),
         ({"seed": 3}, "development seeds"),
     ],
 )
@@ -118,7 +127,7 @@ def test_rows_that_were_tampered_with_are_refused(tmp_path: Path) -> None:
     write(tmp_path / "theirs", "other", [True] * 40)
     path = result_path(tmp_path / "theirs", "toy", "other", "ss", 100)
     path.write_text(path.read_text().replace("[7.0, 100.0]", "[0.1, 100.0]"))
-    with pytest.raises(DataError, match="instance 7 of seed 100 is not the same pair"):
+    with pytest.raises(DataError, match="instance 7 of seed 100 is a different pair"):
         entries(tmp_path / "ours", tmp_path / "theirs")
     write(tmp_path / "again", "vhd", [True] * 40)
     with pytest.raises(DataError, match="would count twice"):

@@ -7,7 +7,7 @@ import pytest
 from cell_toys import results_file, toy_cell
 
 from vhdiffuser.report.paper import TABLE_II
-from vhdiffuser.report.tables import Table, main_table, peers_table, seeds_table, time_table
+from vhdiffuser.report.tables import Table, external_table, main_table, seeds_table, time_table
 from vhdiffuser.results.cells import Cell
 
 
@@ -86,12 +86,12 @@ def test_both_forms_hold_the_same_cells() -> None:
     assert "<td>x|y</td><td>&lt;2&gt;</td>" in table.html()
 
 
-def test_peers_and_time_have_tables_of_their_own() -> None:
+def test_protocols_of_other_benchmarks_and_time_have_tables_of_their_own() -> None:
     cells = [toy_cell([True]).summary(), toy_cell([True, False], [120, 127], protocol="d4rl-fixed").summary()]
-    found = peers_table(cells)
+    found = external_table(cells)
     assert found is not None
     assert [row[-1] for row in found.rows] == ["123.5"]
-    assert peers_table(cells[:1]) is None
+    assert external_table(cells[:1]) is None
     assert time_table(cells).rows == (
         ("maze2d-umaze", "VHD (SS)", "reset", "1", "0.00", "2.0", "3.0"),
         ("maze2d-umaze", "VHD (d4rl-fixed)", "reset", "2", "0.00", "4.0", "6.0"),

@@ -35,7 +35,7 @@ def test_files_that_differ_in_more_are_refused_and_the_difference_is_named() -> 
 
 def test_no_seed_counts_twice() -> None:
     first = results_file([True])
-    with pytest.raises(DataError, match="both hold seed 100"):
+    with pytest.raises(DataError, match="both contain seed 100"):
         pool([first, replace(first, path=Path("copy.jsonl"))])
 
 

@@ -88,7 +88,7 @@ def test_a_full_disk_is_reported(tmp_path: Path) -> None:
             raise OSError(errno.ENOSPC, "No space left on device")
 
     writer = RowWriter(tmp_path / "rows.jsonl", Full(), CONFIG, {})
-    with pytest.raises(DataError, match=r"No space left.*Rows before it are kept"):
+    with pytest.raises(DataError, match=r"No space left.*Earlier rows are kept"):
         writer.write(row(0))
     assert writer.present == {}
 
@@ -117,7 +117,7 @@ def test_a_row_that_is_there_twice_is_refused_and_both_lines_are_named(tmp_path:
             writer.write(row(number))
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join(lines) + 10 * lines[2])
-    with pytest.raises(DataError, match=r"line 5: instance 1 is in line 3 already.*Delete that line"):
+    with pytest.raises(DataError, match=r"line 5: instance 1 is already in line 3.*Delete that line"):
         read_results(path)
     with pytest.raises(DataError, match="already"), open_results(path, CONFIG):
         pass
@@ -131,7 +131,7 @@ def test_a_row_that_is_there_twice_is_refused_and_both_lines_are_named(tmp_path:
         ({"protocol": "rp"}, "`protocol`"),
         ({"seed": 1}, "`seed` is 1"),
         ({"seed": False}, "`seed` is False"),
-        ({"instance": -1}, "`instance` must be a whole number of at least 0"),
+        ({"instance": -1}, "`instance` must be a whole number >= 0"),
         ({"instance": 1.0}, "`instance`"),
         ({"success": 1}, "`success` must be true or false, not 1"),
         ({"success": "yes"}, "`success`"),

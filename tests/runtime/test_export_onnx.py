@@ -37,7 +37,7 @@ def test_the_folder_plans_as_the_model_files_do(umaze: Path) -> None:
     assert config["network"]["stride"] == shipped.config.stride
     assert config["network"]["clamped_dims_of_last_knot"] == [0, 1]
     assert len(config["schedule"]["levels"]) == shipped.options.steps
-    with pytest.raises(VhdError, match="cannot be saved again"):
+    with pytest.raises(VhdError, match="onnx file cannot be saved"):
         exported.save_pretrained(umaze.parent / "again")
 
 
@@ -102,5 +102,5 @@ def test_cpp_makes_the_same_plan(umaze: Path, tmp_path: Path) -> None:
         command = [str(tmp_path / "plan"), str(umaze), *map(str, [*start, *goal]), "--seed", str(seed)]
         done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
         theirs = np.loadtxt(done.stdout.splitlines(), delimiter=",")
-        ours = vhdiffuser.load_planner(umaze).plan(start, goal, seed=seed)
+        ours = vhdiffuser.load_planner(umaze, gamma=1.25).plan(start, goal, seed=seed)
         np.testing.assert_allclose(theirs, ours.states, atol=1e-4)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-import pickle
+import multiprocessing
 
 import numpy as np
 import pytest
@@ -120,7 +120,9 @@ def test_the_inverse_dynamics_model_is_torchs(layers: int) -> None:
         wanted = module(*(torch.from_numpy(array) for array in given)).numpy()
     network = OnnxNetwork(dynamics_model(tensors, body), tensors)
     np.testing.assert_allclose(network(given[0], given[1].reshape(5, -1)), wanted, atol=1e-5)
-    for other in (copy.deepcopy(network), pickle.loads(pickle.dumps(network))):  # sent to worker processes
+    sender, receiver = multiprocessing.Pipe()
+    sender.send(network)  # as to a worker process
+    for other in (copy.deepcopy(network), receiver.recv()):
         np.testing.assert_array_equal(
             other(given[0], given[1].reshape(5, -1)), network(given[0], given[1].reshape(5, -1))
         )

@@ -1,4 +1,4 @@
-"""The picture of the architecture shows the layers that the import contract has, and every room there is."""
+"""The picture of the architecture shows the layers that the import contract has, and every module there is."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def test_the_picture_is_what_the_contract_says() -> None:
     assert TOOL["PICTURE"].read_text(encoding="utf-8") == drawn, "run python tools/draw_architecture.py"
 
 
-def test_every_room_is_in_the_picture_once() -> None:
+def test_every_module_is_in_the_picture_once() -> None:
     source = ROOT / "src/vhdiffuser"
-    rooms = {path.stem for path in source.iterdir() if path.suffix == ".py" or (path / "__init__.py").is_file()}
+    modules = {path.stem for path in source.iterdir() if path.suffix == ".py" or (path / "__init__.py").is_file()}
     picture = ElementTree.fromstring(TOOL["PICTURE"].read_text(encoding="utf-8"))
-    shown = [text.text for text in picture.iter("{http://www.w3.org/2000/svg}text") if text.get("class") == "room"]
-    assert sorted(filter(None, shown)) == sorted(rooms - {"__init__"})
+    shown = [text.text for text in picture.iter("{http://www.w3.org/2000/svg}text") if text.get("class") == "module"]
+    assert sorted(filter(None, shown)) == sorted(modules - {"__init__"})

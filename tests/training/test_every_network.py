@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from plane_toys import plane
 
 from vhdiffuser.control.dynamics_task import DynamicsTask
 from vhdiffuser.control.inverse_dynamics import DynamicsConfig
@@ -21,22 +22,10 @@ from vhdiffuser.length.task import LengthTask
 from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.training.config import LoopConfig
 from vhdiffuser.training.loop import Status, train
-from vhdiffuser.types import EnvSpec, Episodes
+from vhdiffuser.types import Episodes
 from vhdiffuser.weights.format import load_model, read_tensors, save_tensors
 
-SPEC = EnvSpec(
-    name="glider",
-    observation_dim=4,
-    action_dim=2,
-    state_dims=(0, 1, 2, 3),
-    state_names=("x", "y", "vx", "vy"),
-    goal_dims=(0, 1),
-    velocity_dims=(2, 3),
-    control_dt=0.1,
-    epsilon=0.05,
-    T_max=32,
-    L_min=8,
-)
+SPEC = plane("glider", T_max=32)
 
 
 @pytest.fixture(scope="module")

@@ -101,7 +101,7 @@ def test_fine_tuning_begins_where_the_model_ended(tmp_path):
     path = train(lambda device: LineTask(), few, tmp_path / "again", lambda status: None, begin_with=path)
     again = load_model(path, "planner")[1]
     assert (again.updates, again.notes["began_with"]["updates"], again.updates_in_all) == (1, 301, 302)
-    with pytest.raises(DataError, match="do not match"):
+    with pytest.raises(DataError, match="do not fit"):
         train(lambda device: LineTask(width=4), few, tmp_path / "third", lambda status: None, begin_with=model)
 
 
@@ -230,6 +230,20 @@ def test_a_checkpoint_whose_header_was_edited_and_signed_anew_is_refused(tmp_pat
         run(tmp_path)
 
 
+@pytest.mark.parametrize("slot", ["step", "exp_avg"])
+def test_moments_of_another_shape_are_refused(tmp_path, slot):
+    """As the campaign's checkpoint 68: a step count of a parameter's shape, signed anew."""
+    with pytest.raises(Interrupted):
+        run(tmp_path, stop_at=20)
+    path = tmp_path / "checkpoint.safetensors"
+    tensors, header = read_tensors(path)
+    key = next(key for key in tensors if key.startswith("optimizer.") and key.endswith(f".{slot}"))
+    other = tensors[key.replace(".step", ".exp_avg")] if slot == "step" else np.array(0.0, np.float32)
+    save_tensors(path, {**tensors, key: other}, header)
+    with pytest.raises(DataError, match=rf"does not fit .*optimiser's {slot} of parameter \d+ has shape"):
+        run(tmp_path)
+
+
 def test_a_damaged_checkpoint_falls_back_to_the_one_before_and_says_so(tmp_path):
     (whole, _), _ = run(tmp_path / "whole")
     folder = tmp_path / "run"
@@ -245,7 +259,7 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before_and_says_so(tmp_path)
     assert all(np.array_equal(tensors[key], whole[key]) for key in whole), "the same weights all the same"
     last.write_bytes(good[:50])
     before.write_bytes(good[:60])
-    with pytest.raises(DataError, match=r"The one before it, .* is damaged too.*--restart"):
+    with pytest.raises(DataError, match=r"The previous checkpoint, .* is damaged as well.*--restart"):
         run(folder, replace(CONFIG, updates=301))
     last.unlink()
     before.write_bytes(good)
@@ -469,7 +483,7 @@ def test_learning_rate_warms_up_and_decays():
 
 
 def test_unusable_device_is_said(tmp_path):
-    with pytest.raises(VhdError, match=r"device 'warp9' cannot be used.*auto or cpu"):
+    with pytest.raises(VhdError, match=r"device 'warp9' is not available.*auto or cpu"):
         run(tmp_path, LoopConfig(**{**CONFIG.__dict__, "device": "warp9"}))
 
 
@@ -479,7 +493,7 @@ def test_model_files_refuse_the_wrong_kind_and_damage(tmp_path):
     tensors, header = load_model(path, "planner")
     assert tensors["a"].dtype == np.float32
     assert (header.config, header.planning) == ({"width": 8}, {"steps": [5]}), "a tuple comes back as a list"
-    with pytest.raises(DataError, match="holds a planner model, but a length model"):
+    with pytest.raises(DataError, match="contains a planner model, but a length model"):
         load_model(path, "length")
     with pytest.raises(DataError, match="no such model file"):
         load_model(tmp_path / "none", "planner")
@@ -507,7 +521,7 @@ def test_every_flipped_bit_of_a_model_is_noticed(tmp_path):
 
 def test_models_of_the_first_release_load_and_what_is_not_finite_never(tmp_path):
     path, header = tmp_path / "m.safetensors", LineTask().header()
-    with pytest.raises(DataError, match="'a' holds NaN or infinity"):
+    with pytest.raises(DataError, match="'a' contains NaN or infinity"):
         save_model(path, {"a": np.array([1.0, np.inf])}, header)
     assert not path.exists()
     text = json.dumps({"format": 1, **asdict(header)})

@@ -108,7 +108,7 @@ def damage(path: Path, change) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda v: v.update(length=4), "length of 4"),
+        (lambda v: v.update(length=4), "but length 4"),
         (lambda v: v["states"][1].pop(), "damaged"),
         (lambda v: v["states"][1].__setitem__(0, float("nan")), "NaN"),
         (lambda v: v.update(goal=[1.0]), "do not match"),
@@ -241,7 +241,7 @@ def test_a_rollout_tells_what_it_is_and_what_it_did() -> None:
     assert (first.steps, len(first.observations), len(first.plans)) == (4, 5, 1)
     assert first != rollout
     assert rollout == Rollout(plan.states[:13], np.zeros((12, 2)), False, ((0, umaze_plan()), (4, again)))
-    with pytest.raises(VhdError, match="13 observations and 13 actions"):
+    with pytest.raises(VhdError, match="13 observations need 12 actions; got 13"):
         Rollout(plan.states[:13], np.zeros((13, 2)), False, ((0, plan),))
 
 

@@ -3,31 +3,19 @@
 from __future__ import annotations
 
 import shutil
-import threading
-import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from web_toys import SPEC, page_library
+from web_toys import SPEC, page_library, served
 
 
 @pytest.fixture(scope="session")
 def address() -> Iterator[str]:
-    import uvicorn
-
-    from vhdiffuser.web.app import create_app
-
     library = page_library()
     library.get(SPEC.name)  # its imports take seconds
-    server = uvicorn.Server(uvicorn.Config(create_app(library), port=0, log_config=None, log_level="error"))
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    while not server.started:
-        time.sleep(0.01)
-    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/"
-    server.should_exit = True
-    thread.join(timeout=60)
+    with served(library) as address:
+        yield address
 
 
 @pytest.fixture(scope="module")

@@ -164,21 +164,21 @@ def test_what_lies_outside_the_data_is_noted(client):
     inside = client.post("/api/plan", json=FREE).json()["horizon"]["notes"]
     fast = client.post("/api/plan", json={**FREE, "start": [1, 1, 9, 0]}).json()["horizon"]["notes"]
     assert inside == []
-    assert "vx = 9 lies outside the training data" in fast[0]
+    assert "vx = 9 is outside the range of the training data" in fast[0]
 
 
 @pytest.mark.parametrize(
     ("path", "body", "status", "reason"),
     [
         ("plan", {**FREE, "goal": [1.8, 0.8]}, 422, "inside a wall"),
-        ("plan", {**FREE, "start": [1.0]}, 422, "need the 2 numbers x, y"),
+        ("plan", {**FREE, "start": [1.0]}, 422, "need 2 numbers, x, y"),
         ("plan", {**FREE, "goal": ["here", 1]}, 422, "goal.0"),
         ("plan", {**FREE, "start": []}, 422, "start"),
         ("plan", {**FREE, "environment": "maze3d"}, 404, "unknown environment 'maze3d'. Known: maze2d-umaze"),
         ("plan", {**FREE, "environment": "maze2d-large"}, 404, "vhd train planner maze2d-large"),
         ("plan", {**FREE, "environment": "../../etc/passwd"}, 404, "unknown environment"),
         ("plan", {**FREE, "sampler": "euler"}, 422, "unknown sampler 'euler'. Known: ddpm, ddim, dpm++."),
-        ("plan", {**FREE, "steps": 33}, 422, "steps must lie in 1..32"),
+        ("plan", {**FREE, "steps": 33}, 422, "steps must be in 1..32"),
         ("plan", {**FREE, "steps": 0}, 422, "steps"),
         ("plan", {**FREE, "length": 300}, 422, "plans of 16 to 256"),
         ("plan", {**FREE, "gamma": 0}, 422, "gamma"),
@@ -275,4 +275,4 @@ def test_what_takes_too_long_is_given_up():
         client.get("/api/environments/maze2d-umaze")
         response = client.post("/api/execute", json={**FREE, "protocol": "rp"})
         assert response.status_code == 503
-        assert "longer than 1 s" in response.json()["reason"]
+        assert "stopped after 1 s" in response.json()["reason"]

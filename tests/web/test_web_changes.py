@@ -50,6 +50,24 @@ def test_a_goal_that_moves_is_replanned_for_from_where_the_robot_is(client):
     np.testing.assert_allclose(moved["places"][-1], [1.0, 1.3], atol=0.06)
 
 
+def test_live_replans_at_every_step_and_says_how_long_each_plan_took(client):
+    run = client.post("/api/execute", json={**FREE, "protocol": "live"}).json()
+    assert run["success"]
+    assert [plan["step"] for plan in run["plans"]] == list(range(run["steps"]))
+    assert {plan["reason"] for plan in run["plans"][1:]} == {"due"}
+    assert all(plan["seconds"] > 0 for plan in run["plans"])
+    for plan, place in zip(run["plans"], run["places"], strict=False):
+        np.testing.assert_allclose(plan["places"][0], place, atol=2e-3)
+    lengths = [plan["length"] for plan in run["plans"]]
+    assert lengths[0] == 91
+    assert lengths[-1] == ENVIRONMENT.spec.L_min, "the horizon shrinks on the way"
+    stuck = client.post("/api/execute", json={**BEHIND_WALL, "protocol": "live"}).json()
+    assert (stuck["ending"], stuck["steps"], len(stuck["plans"])) == ("stuck", 600, 600)
+    assert sum(len(plan["places"]) for plan in stuck["plans"]) <= 16_000, "many plans are sent with fewer points each"
+    moved = client.post("/api/execute", json={**FREE, "protocol": "live", "moves": [{"step": 9, "goal": [1, 1.3]}]})
+    assert moved.json()["plans"][9]["reason"] == "goal"
+
+
 def test_moves_are_checked(client):
     def refused(*moves):
         response = client.post("/api/execute", json={**FREE, "moves": list(moves)})
@@ -58,7 +76,7 @@ def test_moves_are_checked(client):
 
     assert "inside a wall" in refused({"step": 5, "goal": [1.8, 0.8]})
     later, earlier = {"step": 9, "goal": [1, 2]}, {"step": 5, "goal": [1, 2]}
-    assert "in the order of their steps" in refused(later, earlier)
+    assert "sorted by step" in refused(later, earlier)
     assert "moves" in refused(*[earlier] * 17)
 
 
@@ -84,7 +102,7 @@ def test_boxes_are_checked(client):
         return response.json()["reason"]
 
     assert "the start (1.00, 1.00) lies in a box to avoid" in refused([[0.5, 0.5], [1.5, 1.5]])
-    assert "2 numbers each" in refused([[0, 0, 0], [1, 1, 1]])
+    assert "corner of 2 numbers" in refused([[0, 0, 0], [1, 1, 1]])
     assert "lower corner first" in refused([[1.5, 2], [1.2, 1]])
     assert "avoid" in refused(*[[[0, 0], [0.1, 0.1]]] * 17)
 
@@ -122,7 +140,7 @@ def test_a_new_wall_stops_the_robot_and_is_avoided_only_if_it_is_known(client):
     ("rows", "reason"),
     [
         (ROWS[:4], "outer cells"),
-        ([row[:4] + "##" for row in ROWS], "keeps its 5 rows of 5 cells"),
+        ([row[:4] + "##" for row in ROWS], "must keep its 5 rows of 5 cells"),
         (["#####", "#GO##", "#####", "#OOO#", "#####"], "disconnected parts"),
         (["#####", "#GOO#", "##?O#", "#OOO#", "#####"], "map.2"),
     ],
@@ -224,7 +242,7 @@ def line(first, last, n: int) -> np.ndarray:
         (line([1, 1], [1, 2.5], 101), "ss", "missed", "followed the plan to its end"),
         (np.concatenate([line([1, 1], [1, 1.5], 51), line([1, 1.5], [1, 1.2], 50)]), "ss", "off-plan", "left the plan"),
         (np.concatenate([line([1, 1], [1.2, 1.0], 41), np.full((60, 2), [1.2, 1.0])]), "ss", "stuck", "at a wall"),
-        (np.concatenate([line([1, 1], [1, 1.5], 41), np.full((60, 2), [1, 1.5])]), "ss", "stuck", "where it stands"),
+        (np.concatenate([line([1, 1], [1, 1.5], 41), np.full((60, 2), [1, 1.5])]), "ss", "stuck", "in place"),
         (line([1, 1], [1, 2.5], 601), "rp", "out-of-steps", "ran out of steps (the limit is 600)"),
     ],
 )

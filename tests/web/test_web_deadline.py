@@ -48,7 +48,7 @@ def test_too_early_a_deadline_says_what_would_do(client):
     assert late["probability"] == pytest.approx(0.8, abs=0.02)
     assert refusal["event"] == "error"
     assert refusal["value"]["kind"] == "deadline"
-    assert f"{late['steps']} would do" in refusal["value"]["reason"]
+    assert f"{late['steps']} would be enough" in refusal["value"]["reason"]
     assert client.post("/api/execute", json={**FREE, "deadline": 91}).status_code == 422
 
 
@@ -68,8 +68,8 @@ def test_executions_begin_with_the_plan_for_the_deadline(client, protocol):
     ("path", "options", "reason"),
     [
         ("plan", {"environment": "toy-data"}, "not calibrated"),
-        ("plan", {"length": 100}, "sets the length"),
-        ("plan", {"avoid": [[[2, 2.5], [2.5, 3]]]}, "knows no boxes"),
+        ("plan", {"length": 100}, "a fixed length"),
+        ("plan", {"avoid": [[[2, 2.5], [2.5, 3]]]}, "cannot be combined with"),
         ("plan", {"deadline": 601}, "at most 600"),
         ("plan", {"deadline": 1}, "deadline"),
         ("plan", {"arrive": "around"}, "arrive"),
@@ -99,4 +99,4 @@ def test_a_goal_where_the_data_never_was_is_told(client):
         assert (known["reachable"], known["notes"]) == (True, [])
         off = shipped.post("/api/plan", json={**asked, "goal": [1.8, 0.8]}).json()["horizon"]
         assert off["reachable"] is False
-        assert "The data never was at the goal" in " ".join(off["notes"])
+        assert "The data never visits the goal" in " ".join(off["notes"])

@@ -4,50 +4,20 @@ from __future__ import annotations
 
 import threading
 
-import numpy as np
 import pytest
-import torch
 from fastapi.testclient import TestClient
-from web_toys import NORMALIZER, SPEC, load_toy
+from web_toys import SPEC, load_toy
+from web_weights import import_cart, save_length, save_planner
 
 import vhdiffuser
-from vhdiffuser.cli import run
-from vhdiffuser.diffusion.config import PlannerConfig
-from vhdiffuser.diffusion.options import PlanningOptions
-from vhdiffuser.diffusion.unet import TemporalUnet
 from vhdiffuser.envs.registry import environments, get_environment
 from vhdiffuser.errors import UnknownNameError
-from vhdiffuser.length.config import LengthConfig, goal_dims
-from vhdiffuser.length.network import LengthNetwork
-from vhdiffuser.torch_network import arrays
-from vhdiffuser.types import EnvSpec
 from vhdiffuser.web import planning
 from vhdiffuser.web.app import create_app
 from vhdiffuser.web.library import Entry, Library, Missing
 from vhdiffuser.web.limits import NotReady
 from vhdiffuser.web.requests import PlanRequest
 from vhdiffuser.web.scene import checked_instance
-from vhdiffuser.weights.format import ModelHeader, save_model
-from vhdiffuser.weights.places import run_folder
-
-
-def save(
-    kind: str, name: str, network: torch.nn.Module, config: dict, planning: dict | None = None, spec: EnvSpec = SPEC
-) -> None:
-    header = ModelHeader(kind, spec.to_json(), config, NORMALIZER.to_json(), "f", planning=planning or {})
-    save_model(run_folder(spec.name, name) / "model.safetensors", arrays(network.state_dict()), header)
-
-
-def save_planner(name: str, horizon: int | None = None, spec: EnvSpec = SPEC) -> None:
-    config = PlannerConfig(dim=8, diffusion_steps=16, horizon=horizon)
-    network = TemporalUnet(spec.state_dim, config.dim, config.dim_mults)
-    save("planner", name, network, config.to_json(), PlanningOptions(steps=2).to_json(), spec)
-
-
-def save_length(spec: EnvSpec = SPEC) -> None:
-    config = LengthConfig()
-    network = LengthNetwork(spec.state_dim, goal_dims(spec, config), len(config.quantiles), config.network)
-    save("length", "length", network, config.to_json(), spec=spec)
 
 
 def test_weights_are_found_as_they_appear_and_used(vhd_home):
@@ -134,12 +104,7 @@ def test_a_workspace_has_two_views_that_share_an_axis():
 @pytest.mark.filterwarnings("ignore::vhdiffuser.errors.VhdWarning")
 def test_own_environments_and_imported_data_are_offered_and_plan(vhd_home, tmp_path):
     vhdiffuser.register(vhdiffuser.make_maze(["#####", "#OOO#", "#O#O#", "#####"], name="my-maze"))
-    rng = np.random.default_rng(0)
-    velocity = rng.normal(size=(200, 2)).astype(np.float32)
-    np.savez(tmp_path / "cart.npz", observations=np.hstack([np.cumsum(0.01 * velocity, axis=0) + 1, velocity]),
-             episode_ends=[100, 200])  # fmt: skip
-    columns = ["--goal-dims", "0", "1", "--velocity-dims", "2", "3", "--control-dt", "0.01", "--t-max", "64"]
-    assert run(["data", "import", "cart", str(tmp_path / "cart.npz"), *columns]) == 0
+    import_cart(tmp_path)
     for name in ("my-maze", "cart"):
         spec = get_environment(name).spec
         save_planner("vhd", spec=spec)

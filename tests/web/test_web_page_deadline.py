@@ -36,10 +36,10 @@ def test_too_early_a_deadline_says_in_place_what_would_do(page):
     note = page.locator("#deadline-note")
     expect(note).to_have_text(
         re.compile(
-            r"^91 steps are too few: 114 would do with a risk of 5 %\. By step 91 it arrives with probability 0\.7\d\.$"
+            r"^91 steps are too few: a risk of 5 % needs 114\. The probability of arriving by step 91 is 0\.7\d\.$"
         )
     )
-    expect(page.locator("#verdict")).to_have_text("Not executed: the deadline is too early; 114 steps would do.")
+    expect(page.locator("#verdict")).to_have_text("Not executed: the deadline is too early; 114 steps would be enough.")
     expect(page.locator("#refusal")).to_be_hidden()
     expect(page.locator("#save-json")).to_be_disabled()
     page.locator("#risk").select_option("0.2")
@@ -56,7 +56,7 @@ def test_a_deadline_is_kept_by_it_or_at_it_and_in_the_link(page):
     expect(page.locator("#length")).to_have_text("114")
     expect(page.locator("#verdict")).to_contain_text("Goal reached in")
     page.locator("#arrive").select_option("at")
-    expect(page.locator("#spread")).to_contain_text("114 would do; slowed down to arrive at step 220")
+    expect(page.locator("#spread")).to_contain_text("114 would be enough; slowed down to arrive at step 220")
     expect(page.locator("#verdict")).to_contain_text(re.compile(r"Goal reached in 2[12]\d steps"))
     link = page.url
     assert "deadline=220&arrive=at" in link

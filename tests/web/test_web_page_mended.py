@@ -22,7 +22,7 @@ def test_an_execution_that_missed_says_why(page, address):
 def test_the_scene_opens_on_a_typical_pair_and_says_so(page, address):
     page.goto("about:blank")
     page.goto(f"{address}#env=maze2d-umaze&compare=1")
-    expect(page.locator("#comparison-note")).to_contain_text("the pair with the median predicted length of 32 random")
+    expect(page.locator("#comparison-note")).to_contain_text("the pair of median predicted length among 32 random")
 
 
 def test_the_gamma_slider_covers_the_default_of_every_environment(page):
@@ -35,7 +35,7 @@ def test_the_gamma_slider_covers_the_default_of_every_environment(page):
 def test_another_environment_shows_no_old_timeline(page):
     expect(page.locator("#timeline svg")).to_have_count(1)
     page.locator("#environment").select_option("toy-data")
-    expect(page.locator("#verdict")).to_contain_text("there is data, but no simulator")
+    expect(page.locator("#verdict")).to_contain_text("this environment has data but no simulator")
     expect(page.locator("#timeline svg")).to_have_count(0)
     expect(page.locator("#execute")).to_be_disabled()
     expect(page.locator("#trials-card")).to_be_hidden()

@@ -35,7 +35,7 @@ def test_the_tour_has_four_steps_and_is_remembered(browser, address):
     tour = page.locator("#tour")
     expect(tour).to_be_visible()
     expect(tour).to_have_attribute("role", "dialog")
-    for number, target in enumerate((".stage", "#horizon-card", "#execution-card", "#tools-card"), 1):
+    for number, target in enumerate((".stage", "#horizon-card", "#execution-card", "#show"), 1):
         expect(page.locator(".tour-count")).to_have_text(f"{number} of 4")
         expect(page.locator(target)).to_have_class(re.compile("toured"))
         expect(page.locator(".tour-next")).to_be_focused()
@@ -49,6 +49,22 @@ def test_the_tour_has_four_steps_and_is_remembered(browser, address):
     page.keyboard.press("Escape")
     expect(tour).to_be_hidden()
     expect(page.locator("#tour-begin")).to_be_focused()
+    context.close()
+
+
+def test_the_tour_on_a_phone_leaves_free_what_it_explains(browser, address):
+    context = browser.new_context(viewport={"width": 390, "height": 844}, has_touch=True)
+    page = context.new_page()
+    page.set_default_timeout(PATIENCE)
+    open_scene(page, address, "start=1,1&goal=1,2.5")
+    for number, target in enumerate((".view canvas", "#horizon-card", "#execution-card", "#show"), 1):
+        expect(page.locator(".tour-count")).to_have_text(f"{number} of 4")
+        shown, dialog = page.locator(target).bounding_box(), page.locator("#tour").bounding_box()
+        assert shown["y"] >= 0, target
+        assert shown["y"] + shown["height"] <= dialog["y"], target
+        page.locator(".tour-next").click()
+    expect(page.locator("#tour")).to_be_hidden()
+    assert page.evaluate("getComputedStyle(document.body).paddingBottom") == "0px"
     context.close()
 
 
@@ -78,6 +94,8 @@ def test_a_goal_moved_while_it_plays_is_replanned_for(page):
     )
     expect(page.locator("#replans summary")).to_have_text("1 new horizon")
     expect(page.locator("#replans li")).to_contain_text("the goal had moved")
+    expect(page.locator("#timeline .bar")).to_have_count(2)
+    expect(page.locator("#timeline .start-mark")).to_have_count(1)
     expect(page.locator("#verdict")).to_contain_text("Goal reached in")
     expect(page.locator("#goal-y")).to_have_value(re.compile(r"^2\.3"))
     expect(page.locator("#execute-play")).to_have_attribute("aria-label", "Play the execution")
@@ -156,7 +174,7 @@ def test_a_wall_is_removed_and_the_way_is_free(page, address):
     expect(page.locator("#verdict")).to_contain_text("Goal reached in")
     expect(page.locator("#wall-legend")).to_be_visible()
     expect(page.locator("#map")).to_have_value(re.compile("#O#O#"))
-    expect(page.locator("#obstacles")).to_contain_text("it never uses a wall that is gone")
+    expect(page.locator("#obstacles")).to_contain_text("it cannot use openings where you removed a wall")
     assert "cells=2,1" in page.url
     page.locator("#map").fill("#####\n#OOO#")
     page.locator("#map").blur()
@@ -182,7 +200,7 @@ def test_statistics_run_in_the_background_and_open_what_failed(page):
     expect(page.locator("#verdict")).to_contain_text("Goal missed by")
     page.locator("#seed").fill("3")
     page.locator("#seed").press("Enter")
-    expect(page.locator("#trials-text")).to_contain_text("run it again")
+    expect(page.locator("#trials-text")).to_contain_text("run again")
 
 
 def test_the_robot_stands_in_space_and_can_be_turned(page):
@@ -209,7 +227,7 @@ def test_a_film_of_the_scene_is_saved(page, tmp_path: Path):
     assert saved.suffix == ".webm"
     assert saved.read_bytes().startswith(b"\x1a\x45\xdf\xa3"), "the signature of Matroska and WebM"
     expect(page.locator("#film")).to_have_text("Film")
-    expect(page.locator("#status")).to_contain_text("The film is saved")
+    expect(page.locator("#status")).to_contain_text("Film saved")
 
 
 def test_all_controls_have_names(page):

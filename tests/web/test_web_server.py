@@ -19,8 +19,9 @@ from web_toys import FREE, SlowController, toy_library
 
 from vhdiffuser.cli import run
 from vhdiffuser.web.app import create_app
+from vhdiffuser.web.connections import bounded
 from vhdiffuser.web.limits import Limits
-from vhdiffuser.web.server import config_of
+from vhdiffuser.web.server import config_of, listen
 
 LIMITS = Limits(connections_per_peer=8, connections=12, read_seconds=1.0, write_seconds=1.0)
 TOKEN = "a-token-of-the-tests"
@@ -48,6 +49,33 @@ def serving(limits: Limits = LIMITS, **options: Any) -> Iterator[int]:
 def port() -> Iterator[int]:
     with serving() as port:
         yield port
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_no_line_of_a_stream_waits_for_an_acknowledgement(host):
+    """Nagle's algorithm would hold back the plan until the horizon's packet is acknowledged."""
+    delays = []
+
+    class Observed(bounded(LIMITS)):
+        def connection_made(self, transport):
+            super().connection_made(transport)
+            own = transport.get_extra_info("socket")
+            delays.append(not own.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+
+    if host == "::1" and not socket.has_dualstack_ipv6():
+        pytest.skip("no IPv6 here")
+    config = config_of(create_app(toy_library()), LIMITS)
+    config.http = Observed
+    server = uvicorn.Server(config)
+    with listen(host, 0) as listening:
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
+        thread.start()
+        with socket.create_connection(listening.getsockname()[:2], timeout=60) as client:
+            client.sendall(b"GET / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
+            assert client.recv(12) == b"HTTP/1.1 200"
+        server.should_exit = True
+        thread.join(timeout=30)
+    assert delays == [False]
 
 
 def connect(port: int, **options: int) -> socket.socket:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 
@@ -137,3 +139,22 @@ def toy_library(controller: Controller | None = None) -> Library:
             Entry("maze2d-large", lambda: Missing(to_plan=("vhd train planner maze2d-large",)), fail),
         ]
     )
+
+
+@contextmanager
+def served(library: Library) -> Iterator[str]:
+    """The address of a server in a thread of this process."""
+    import uvicorn
+
+    from vhdiffuser.web.app import create_app
+
+    server = uvicorn.Server(uvicorn.Config(create_app(library), port=0, log_config=None, log_level="error"))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    try:
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/"
+    finally:
+        server.should_exit = True
+        thread.join(timeout=60)

@@ -19,6 +19,8 @@ import numpy as np
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
+from campaign.hangs import ended_if_it_hangs
+
 VALUES = st.one_of(
     st.none(),
     st.booleans(),
@@ -60,18 +62,18 @@ def limited() -> Iterator[None]:
     """Stop what works for long; what does not stop ends this process, which is noticed."""
 
     def stop(number: int, frame: object) -> None:
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.alarm(30)
+        obeying.enter_context(ended_if_it_hangs(30))
         raise Stopped
 
-    signal.signal(signal.SIGALRM, stop)
-    signal.alarm(SECONDS)
-    try:
-        yield
-    except Stopped:
-        pass
-    finally:
-        signal.alarm(0)
+    with contextlib.ExitStack() as obeying:
+        signal.signal(signal.SIGALRM, stop)
+        signal.alarm(SECONDS)
+        try:
+            yield
+        except Stopped:
+            pass
+        finally:
+            signal.alarm(0)
 
 
 def collect(

@@ -7,7 +7,6 @@ import math
 import os
 import random
 import shutil
-import signal
 import struct
 import warnings
 from collections.abc import Callable
@@ -17,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from campaign.hangs import ended_if_it_hangs
 
 NASTY: tuple[Any, ...] = (
     None, True, False, 0, 1, -1, 2, 7, 2**31, 2**63, -(2**63), 10**400, 0.5, -0.0, 1e38, 1e308, math.nan, math.inf,
@@ -251,9 +252,8 @@ def batch(kind: str, begin: int, count: int, seed: int, root: str) -> tuple[int,
     faults = []
     for number in range(begin, begin + count):
         (folder / "current").write_text(f"{kind} {number}")
-        signal.alarm(60)  # a hang ends this process, which is noticed
-        fault, bad = grown(partial(one_input, form, number, seed, folder / "bad"))
-        signal.alarm(0)
+        with ended_if_it_hangs(60):
+            fault, bad = grown(partial(one_input, form, number, seed, folder / "bad"))
         if not fault and bad > 2 * good + SLACK:
             fault = f"{bad / 1e6:.0f} MB, and a good file takes {good / 1e6:.0f}"
         if fault:

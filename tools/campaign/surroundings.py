@@ -33,7 +33,7 @@ WRITERS: dict[str, tuple[str, tuple[str, ...]]] = {
     "completion": ("data", ("completion", "bash")),
 }
 """Every command that writes, and the job whose needs it has."""
-WORDS = ("could not be written", "cannot be written", "are needed and")
+WORDS = ("cannot be written", "cannot write temporary files", "MB needed")
 ODD = ("with space", "ünïcödé-路径", "quote'\"", "[bold]x[/bold]", "new\nline", "-dash", "percent%s{}", "x" * 200)
 
 

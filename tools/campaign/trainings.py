@@ -47,7 +47,7 @@ def damaged(root: Path, rng: random.Random) -> str:
     code, said = finish(start(JOBS["train"].arguments, folder))
     if code or "Traceback" in said:
         return f"ended with {code}: {said[-300:]}"
-    if "Training goes on from the checkpoint before it" not in " ".join(said.split()):
+    if "Training resumes from the previous checkpoint" not in " ".join(said.split()):
         return f"it did not say so: {said[-300:]}"
     if left := leftovers(folder):
         return f"left behind: {', '.join(left)}"

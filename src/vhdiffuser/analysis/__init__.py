@@ -1,1 +1,1 @@
-"""The paper's analyses, one function each: they train what is missing, run the benchmark and write a table."""
+"""The paper's analyses, one function each: train what is missing, run the benchmark, write a table."""

@@ -1,4 +1,4 @@
-"""Arms of an analysis: planners that differ in one thing, run on the same instances."""
+"""Arms of an analysis: planners that differ in one aspect, run on the same instances."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 OnRow = Callable[[str, int, int], None]
-"""Called after each execution with the arm, the runs done and those to do."""
+"""Called after each execution with the arm, the number of runs done and the total."""
 
 
 @dataclass(frozen=True)
 class Study:
-    """On what every arm of an analysis is run."""
+    """Settings shared by all arms of an analysis."""
 
     environment: Environment
     """Environment."""
     results: Path
-    """Folder of results; rows go to `analysis/NAME` in it."""
+    """Results folder; rows go to its subfolder `analysis/NAME`."""
     n: int = 500
     """Instances per seed."""
     seeds: tuple[int, ...] = (100,)
@@ -46,44 +46,44 @@ class Study:
     protocols: tuple[str, ...] = ("ss", "rp")
     """Protocols."""
     source: Source = "auto"
-    """Where models are looked up."""
+    """Where to look for models."""
     workers: int = 1
-    """Simulator processes."""
+    """Number of simulator processes."""
 
 
 @dataclass(frozen=True)
 class Arm:
-    """One planner and how long its plans are."""
+    """A planner and the length of its plans."""
 
     name: str
-    """Its name in tables and folders."""
+    """Name in tables and folders."""
     method: str
-    """The method whose row it is or resembles."""
+    """The method it is, or resembles."""
     planner: Path
-    """The planner's model file."""
+    """Model file of the planner."""
     length: Path | None = None
-    """The Length Predictor's, where lengths are predicted."""
+    """Model file of the Length Predictor, if lengths are predicted."""
     scale: float = 1.0
-    """lambda: plans are this many times as long as usual."""
+    """lambda: factor on the usual plan length."""
 
     def models(self) -> dict[str, Path]:
-        """Model files by kind; a `DataError` names a missing one."""
+        """Model files by kind; raises `DataError` if one is missing."""
         found = {"planner": self.planner} | ({} if self.length is None else {"length": self.length})
         for kind, path in found.items():
             if not path.is_file():
-                raise DataError(f"'{self.name}' needs the {kind} model {path}, which is not there: train it first.")
+                raise DataError(f"'{self.name}' needs the {kind} model {path}, which does not exist: train it first.")
         return found
 
 
 def model(study: Study, kind: str, horizon: int | None = None, recipe: str = "default") -> Path:
-    """The model file of a kind, as the benchmark finds it."""
+    """The model file of this kind that the benchmark would use."""
     return find_model(study.environment.name, kind, study.source, horizon, recipe)
 
 
 def run_arm(
     study: Study, analysis: Analysis, arm: Arm, on_row: OnRow | None = None, **options: Unpack[OptionChanges]
 ) -> dict[str, list[Row]]:
-    """Rows of an arm by protocol, over all seeds; those on disk are not run again. `options` change its planning."""
+    """Rows of an arm by protocol, over all seeds; rows on disk are reused. `options` change its planning options."""
     environment = study.environment
     choice = load_choice(arm.models(), environment, study.source, **options)
     planner = choice.planner
@@ -126,7 +126,7 @@ def run_arm(
 
 
 def outcome(rows: Sequence[Row]) -> dict[str, Any]:
-    """What tables show of rows: SR with its interval, AES, SPL and the mean length of the first plans."""
+    """Table entries for rows: SR with its interval, AES, SPL and mean length of the first plans."""
     hits = sum(row.success for row in rows)
     low, high = wilson_interval(hits, len(rows))
     return {

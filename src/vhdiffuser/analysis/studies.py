@@ -1,9 +1,10 @@
-"""The analyses that execute plans: crops, mismatch, lengths and learning curves. Each returns its table."""
+"""Analyses that execute plans: crops, mismatch, lengths and learning curves. Each returns a table."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,9 +12,10 @@ from vhdiffuser.analysis.arms import Arm, OnRow, Study, model, outcome, run_arm
 from vhdiffuser.diffusion.options import OptionChanges
 from vhdiffuser.errors import DataError, VhdError
 from vhdiffuser.recipes.recipe import Recipe, get_recipe
+from vhdiffuser.recipes.train import train_planner
 from vhdiffuser.report.analyses import CROPS, CURVE, LENGTHS, MISMATCH
 from vhdiffuser.report.comparison import Comparison
-from vhdiffuser.training.loop import SNAPSHOTS
+from vhdiffuser.training.loop import SNAPSHOTS, Status
 from vhdiffuser.weights.format import load_model
 from vhdiffuser.weights.places import run_folder
 
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 SCALES = (0.6, 0.8, 1.0, 1.25, 1.5, 2.0)
-"""lambda: lengths of plans as multiples of their usual length."""
+"""lambda: plan lengths as multiples of the usual length."""
 
 
 def crops(study: Study, predictors: Sequence[str] = ("default", "paper"), on_row: OnRow | None = None) -> Comparison:
@@ -48,7 +50,7 @@ def mismatch(
     on_row: OnRow | None = None,
     **options: Unpack[OptionChanges],
 ) -> Comparison:
-    """Robustness to mismatch: SR and SPL of plans of lambda times their usual length.
+    """Robustness to length mismatch: SR and SPL of plans with lambda times their usual length.
 
     `options` change planning and become part of the planners' names.
     """
@@ -65,7 +67,7 @@ def mismatch(
 def mismatch_arms(study: Study, scales: Sequence[float], methods: Sequence[str]) -> Iterator[Arm]:
     """Each method at each scale."""
     if not all(scale > 0 for scale in scales):
-        raise VhdError(f"lambda must be above 0 (1 is the usual length), got {', '.join(map(str, scales))}.")
+        raise VhdError(f"lambda must be > 0 (1 is the usual length); got {', '.join(map(str, scales))}.")
     horizons = _horizons(study)
     length = model(study, "length")
     known = {
@@ -82,7 +84,7 @@ def mismatch_arms(study: Study, scales: Sequence[float], methods: Sequence[str])
 
 
 def lengths_recipes(recipe: Recipe, T_max: int) -> dict[str, Recipe]:
-    """Recipes by run name: planners that never saw some lengths."""
+    """Recipes by run name: planners trained without some lengths."""
     half, quarter = T_max // 2, T_max // 4
     return {
         "lengths-half": recipe.changed(planner={"longest": half}),
@@ -91,7 +93,7 @@ def lengths_recipes(recipe: Recipe, T_max: int) -> dict[str, Recipe]:
 
 
 def lengths(study: Study, on_row: OnRow | None = None) -> Comparison:
-    """Length generalisation: single-shot success in bands of length, seen in training or not."""
+    """Length generalisation: single-shot success by length band, seen in training or not."""
     environment = study.environment
     spec, H = environment.spec, _horizons(study)[1]
     half, quarter = spec.T_max // 2, spec.T_max // 4
@@ -106,7 +108,7 @@ def lengths(study: Study, on_row: OnRow | None = None) -> Comparison:
     table = LENGTHS.table(study.results)
     once = replace(study, protocols=("ss",))
     for number, (name, (method, planner, seen)) in enumerate(trained.items()):
-        # Plans are drawn whole: pieces would never be longer than what was seen.
+        # Plans in one piece: pieces would never exceed the lengths seen in training.
         rows = run_arm(once, LENGTHS, Arm(f"{number}-{method}", method, planner, length), on_row, piece=0)["ss"]
         for (low, high), known in zip(bands, seen, strict=True):
             own = [row for row in rows if low <= row.planned_length < high]
@@ -117,7 +119,7 @@ def lengths(study: Study, on_row: OnRow | None = None) -> Comparison:
 
 
 def curve(study: Study, runs: Sequence[str], on_row: OnRow | None = None) -> Comparison:
-    """Learning curves from the snapshots of runs (`vhd train planner --snapshot-every`)."""
+    """Learning curves from snapshots of runs (`vhd train planner --snapshot-every`)."""
     table = CURVE.table(study.results)
     environment = study.environment
     for run in runs:
@@ -147,17 +149,27 @@ def run_model(study: Study, run: str) -> Path:
 
 
 def missing_trainings(study: Study, analysis: str) -> dict[str, Recipe]:
-    """Planners that an analysis needs and that are not there: recipes by run name."""
+    """Planners that an analysis needs but that are not trained yet: recipes by run name."""
     environment = study.environment
     recipe = get_recipe(environment)
     needed: dict[str, Recipe] = {}
     for H in {"crops": _horizons(study)[1:2], "mismatch": _horizons(study), "lengths": _horizons(study)[1:2]}[analysis]:
         if not model(study, "planner", H).is_file():
-            needed[f"fh-{H}"] = recipe.changed(planner={"horizon": H, "directness": None, "longest": None})
+            needed[f"fh-{H}"] = recipe.fixed_horizon(H)
     if analysis == "lengths":
         others = lengths_recipes(recipe, environment.spec.T_max)
         needed |= {run: changed for run, changed in others.items() if not run_model(study, run).is_file()}
     return needed
+
+
+def train_missing(
+    study: Study, analysis: str, threads: int | None = None, on_status: Callable[[str, Status], None] | None = None
+) -> None:
+    """Train the planners that an analysis needs and that are not there; `on_status` receives the run and its status."""
+    for run, recipe in missing_trainings(study, analysis).items():
+        tell = None if on_status is None else partial(on_status, run)
+        changed = recipe.changed(planner_loop={"threads": threads})
+        train_planner(study.environment.name, changed, name=run, on_status=tell)
 
 
 def _method_of(study: Study, horizon: int | None) -> str:
@@ -167,5 +179,5 @@ def _method_of(study: Study, horizon: int | None) -> str:
 def _horizons(study: Study) -> tuple[int, ...]:
     found = study.environment.horizons
     if len(found) != 3:
-        raise VhdError(f"{study.environment.name}: the analyses need the three fixed horizons H1, H2, H3; it has none.")
+        raise VhdError(f"{study.environment.name}: the analyses need three fixed horizons H1, H2, H3, but it has none.")
     return found

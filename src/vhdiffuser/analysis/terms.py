@@ -1,8 +1,8 @@
-"""What each part of the Length Predictor's recipes brings: the default and the paper's, without one part at a time.
+"""Ablation of the Length Predictor's recipes: the default and the paper's, without one part at a time.
 
-All variants make the same number of updates of the same batch size, with phases that fit them, in runs of their own
-(`runs/ENV/terms-VARIANT`) that go on where they stopped. They are judged as `vhd eval-length` does: random pairs that
-training never saw, against the true distance over the data's mean speed.
+All variants make the same number of updates with the same batch size and phases scaled to fit, in separate runs
+(`runs/ENV/terms-VARIANT`) that can be resumed. They are evaluated as by `vhd eval-length`: on random pairs unseen in
+training, against the true distance divided by the data's mean speed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Variant:
     """One recipe of the ablation."""
 
     change: str
-    """What differs from the default, or from the paper's recipe, in words."""
+    """How it differs from the default or the paper's recipe."""
     config: LengthConfig
     """The recipe."""
 
@@ -42,12 +42,12 @@ class Variant:
 def in_phases(
     config: LengthConfig, names: Sequence[str] = ("expansion", "strengthening"), **changes: Any
 ) -> LengthConfig:
-    """The recipe with these settings in some phases."""
+    """The recipe with these settings changed in some phases."""
     return replace(config, **{name: replace(getattr(config, name), **changes) for name in names})
 
 
 def variants(spec: EnvSpec, updates: int) -> dict[str, Variant]:
-    """All that can be told apart in this environment, by name, for a training of that many updates."""
+    """All distinct variants for this environment by name, for a training of that many updates."""
     default, paper = LengthConfig().scheduled(updates), LengthConfig.paper(updates)
     assert default.relay_graph is not None
     every = ("warm_start", "expansion", "strengthening")
@@ -70,24 +70,24 @@ def variants(spec: EnvSpec, updates: int) -> dict[str, Variant]:
             replace(paper, warm_start=like_last(paper.warm_start), expansion=like_last(paper.expansion)),
         ),
         "default": Variant("the default recipe", default),
-        # The landmarks stay, so that even draws do: one part at a time.
+        # Keep the landmarks, and thus uniform draws: change one part at a time.
         "no-graph": Variant("targets without the relay graph", in_phases(default, graph=False)),
         "median-hops": Variant(
-            "a hop's median length, not a low quantile",
+            "median length of a hop instead of a low quantile",
             replace(default, relay_graph=replace(default.relay_graph, quantile=0.5)),
         ),
         "median": Variant(
             "f is the median of observed lengths", replace(default, quantiles=(0.5, *default.quantiles[1:]))
         ),
         "one-quantile": Variant(
-            "no quantiles beside f's own: no spread", replace(default, quantiles=default.quantiles[:1])
+            "no quantiles besides f's own (no spread)", replace(default, quantiles=default.quantiles[:1])
         ),
-        "not-even": Variant("starts and goals as the data has them", in_phases(default, even=0.0)),
+        "not-even": Variant("starts and goals distributed as in the data", in_phases(default, even=0.0)),
         "small-links": Variant("link set K = {1, 2, 4, 8}", in_phases(default, links=(1, 2, 4, 8))),
         "no-consistency": Variant("without L_cons", in_phases(default, lambda_cons=0.0)),
         "no-triangle": Variant("without L_triangle", in_phases(default, lambda_triangle=0.0, relay_share=0.0)),
         "fine-features": Variant(
-            "Fourier features of scale 1, not 0.3",
+            "Fourier features of scale 1 instead of 0.3",
             replace(default, network=replace(default.network, feature_scale=1.0)),
         ),
         "not-relative": Variant(
@@ -95,19 +95,21 @@ def variants(spec: EnvSpec, updates: int) -> dict[str, Variant]:
         ),
     }
     if spec.state_dim > spec.goal_dim:
-        found["full-state"] = Variant("goals are whole states, judged at rest", replace(default, full_state_goals=True))
+        found["full-state"] = Variant(
+            "goals are full states, evaluated at rest", replace(default, full_state_goals=True)
+        )
     return found
 
 
 class Evaluator:
-    """Pairs and true steps of one environment: the same for all variants, and drawn when first needed."""
+    """Pairs and true steps of one environment, drawn on first use and shared by all variants."""
 
     def __init__(self, environment: Environment, pairs: int) -> None:
         self.environment, self.pairs = environment, pairs
         self._drawn: tuple[Any, ...] | None = None
 
     def __call__(self, path: Path) -> dict[str, float | None]:
-        """The figures of one model."""
+        """Evaluate one model."""
         spec = self.environment.spec
         if self._drawn is None:
             speed = length_eval.observed_speed(load_dataset(spec.name).episodes, spec)
@@ -128,7 +130,7 @@ def terms(
     train: bool = True,
     on_status: Callable[[str], OnStatus] | None = None,
 ) -> Comparison:
-    """Train and judge variants (all, or `only` those); without `train`, those that are there."""
+    """Train and evaluate variants (all, or `only` those); without `train`, evaluate existing ones."""
     known = variants(environment.spec, updates)
     for name in only:
         if name not in known:
@@ -136,7 +138,7 @@ def terms(
     table, evaluate = TERMS.table(results), Evaluator(environment, pairs)
     for seed in training_seeds:
         for name in only or known:
-            run = f"terms-{name}" + (f"-seed{seed}" if seed else "")  # the first seed has the plain name
+            run = f"terms-{name}" + (f"-seed{seed}" if seed else "")  # the first seed keeps the plain name
             path = run_folder(environment.name, run) / "model.safetensors"
             made = load_model(path, "length")[1].updates if path.is_file() else 0
             if train and made < updates:

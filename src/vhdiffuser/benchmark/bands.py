@@ -1,10 +1,10 @@
-"""A successor's diagnostic of learned distances: pairs in bands of 50 true steps, and how well steps follow the truth.
+"""HorizonFlow's diagnostic of learned distances: rank correlation on pairs drawn from bands of 50 true steps.
 
-HorizonFlow (2026, A.5) has 300 pairs of maze2d-large from each of eight bands; the truth is a breadth-first search on
-a 4-connected grid at 0.0385 units a step, which is 26 steps a cell. We do not know which grid. `cells` is the maze's
-own: pairs are places of the environment's reset. `fine` has 26 points a cell: pairs are uniform in free space, also
-where the data never is. Its truth is a path along the axes, where a diagonal counts as its two legs; the shortest path
-itself cannot rank far pairs so. `Banded.geodesic` is that shortest path, so that the two can be told apart.
+HorizonFlow (2026, A.5) uses 300 pairs of maze2d-large from each of eight bands; the truth is a breadth-first search on
+a 4-connected grid at 0.0385 units per step, or 26 steps per cell. Which grid is not stated. `cells` is the maze's own:
+pairs are positions of the environment's reset. `fine` has 26 points per cell: pairs are uniform in free space,
+including where the data never is. Its truth is an axis-aligned path, in which a diagonal counts as its two legs; even
+the exact shortest path cannot rank far pairs by it. `Banded.geodesic` is that shortest path, for comparison.
 """
 
 from __future__ import annotations
@@ -31,30 +31,30 @@ from vhdiffuser.types import FloatArray, IntArray
 BANDS = 8
 PER_BAND = 300
 WIDTH = 50
-"""Steps of a band; larger mazes have a multiple of it, so that eight bands reach across them."""
+"""Steps per band; larger mazes use a multiple, so that eight bands span them."""
 GridName = Literal["cells", "fine"]
 _POINTS = {"cells": 1, "fine": 26}
 """Grid points per side of a cell, which is as wide as the narrowest wall; 26 are 0.0385 units apart in maze2d."""
 _RESETS = 1000
-"""Instances whose starts and goals are the places of the maze's cells."""
+"""Number of instances whose starts and goals give the positions of the maze's cells."""
 _NEAR = 50
-"""True steps from which ratios are also summarised: below, a start from rest takes more than the way itself."""
+"""Ratios are also summarised above this many true steps; below, accelerating from rest takes longer than the path."""
 
 
 @dataclass(frozen=True)
 class Banded:
-    """Pairs of places, evenly many from each band of true steps."""
+    """Pairs of positions, equally many from each band of true steps."""
 
     starts: FloatArray
-    """(n, goal_dim)."""
+    """(n, goal_dim) starts."""
     goals: FloatArray
-    """(n, goal_dim)."""
+    """(n, goal_dim) goals."""
     truth: FloatArray
     """(n,) steps on the 4-connected grid."""
     geodesic: FloatArray
-    """(n,) steps of the shortest path, at the same speed."""
+    """(n,) steps of the shortest path at the same speed."""
     speed: float
-    """Units a step."""
+    """Units per step."""
     width: int
     """Steps of a band."""
 
@@ -63,7 +63,7 @@ class AxisGrid:
     """The free space of a maze as a 4-connected grid."""
 
     def __init__(self, walls: FloatArray, spacing: float, clearance: float) -> None:
-        """`clearance` is the distance of free places from all walls."""
+        """`clearance` is the minimum distance of free positions from walls."""
         self.spacing = spacing
         low, high = extent(walls)
         axes = [np.arange(a + spacing / 2, b, spacing) for a, b in zip(low, high, strict=True)]
@@ -72,7 +72,7 @@ class AxisGrid:
         number = np.full(free.shape, -1)
         number[free] = np.arange(free.sum())
         self.places: FloatArray = points[free]
-        """(n, 2) free places."""
+        """(n, 2) free positions."""
         down, right = free[1:] & free[:-1], free[:, 1:] & free[:, :-1]
         first = np.concatenate([number[:-1][down], number[:, :-1][right]])
         second = np.concatenate([number[1:][down], number[:, 1:][right]])
@@ -80,7 +80,7 @@ class AxisGrid:
         self._edges = (edges + edges.T).tocsr()
 
     def moves(self, goal: int) -> IntArray:
-        """(n,) fewest moves from every place to a goal; -1 where there is no path."""
+        """(n,) minimum number of moves from each position to a goal; -1 if there is no path."""
         moves = dijkstra(self._edges, indices=goal, unweighted=True)
         return np.where(np.isfinite(moves), moves, -1).astype(int)
 
@@ -88,10 +88,11 @@ class AxisGrid:
 def draw_banded(
     environment: Environment, seed: int, speed: float, grid: GridName = "cells", per_band: int = PER_BAND
 ) -> Banded:
-    """`per_band` random pairs of free places from each band that the maze has, at most eight, of at least 50 steps."""
+    """Draw `per_band` random pairs of free positions from each band that the maze has (at most eight), of at least 50
+    steps."""
     geometry = environment.geometry
     if not geometry.is_maze:
-        raise VhdError(f"{environment.name} has no walls: the diagnostic by bands is one of mazes.")
+        raise VhdError(f"{environment.name} has no walls: the diagnostic by bands needs a maze.")
     clearance = geometry.radius if geometry.clearance is None else geometry.clearance
     nodes = AxisGrid(geometry.walls, narrowest(geometry.walls) / _POINTS[grid], clearance)
     places, node_of = nodes.places, np.arange(len(nodes.places))
@@ -102,12 +103,12 @@ def draw_banded(
         node_of = cKDTree(nodes.places).query(places)[1]
     rng = np.random.default_rng(stream("banded pairs", seed))
     steps_per_move = nodes.spacing / speed
-    corner = int(nodes.moves(0).argmax())  # two sweeps find a longest path, or nearly
+    corner = int(nodes.moves(0).argmax())  # two sweeps find a longest path, or nearly so
     longest = nodes.moves(corner)[node_of].max() * steps_per_move
     width = WIDTH * max(1, int(longest / BANDS / WIDTH))
     if longest < width:
-        raise VhdError(f"{environment.name}: no path has {WIDTH} steps at {speed:g} units a step. Give another speed.")
-    # Whole numbers of moves: where a move has many steps, no pair may lie in some band.
+        raise VhdError(f"{environment.name}: no path has {WIDTH} steps at {speed:g} units per step. Use another speed.")
+    # Whole numbers of moves: if a move takes many steps, some band may have no pair.
     possible = np.arange(1, round(longest / steps_per_move) + 1) * steps_per_move // width
     found: dict[int, list[tuple[int, int, float]]] = {int(n): [] for n in np.unique(possible[possible < BANDS])}
     while min(map(len, found.values())) < per_band:
@@ -128,14 +129,14 @@ def draw_banded(
 
 
 def fitted_speed(predictor: LengthPredictor, environment: Environment, seed: int, grid: GridName = "cells") -> float:
-    """Units a step at which the median ratio of predicted to true steps is 1, from a few pairs of places."""
+    """Speed in units per step at which the median ratio of predicted to true steps is 1, from a few pairs."""
     some = draw_banded(environment, seed, _rough_speed(environment), grid, per_band=40)
     predicted = _steps(predictor, some.starts, some.goals)
     return float(np.median(some.truth * some.speed / predicted))
 
 
 def _rough_speed(environment: Environment) -> float:
-    """At which the maze's longest side takes T_max steps."""
+    """Speed at which the maze's longest side takes T_max steps."""
     low, high = extent(environment.geometry.walls)
     return float((high - low).max() / environment.spec.T_max)
 
@@ -143,7 +144,7 @@ def _rough_speed(environment: Environment) -> float:
 def evaluate_bands(
     predictor: LengthPredictor, pairs: Banded, quasimetric: bool = False, seed: int = 0
 ) -> dict[str, float | int | None]:
-    """All figures of the diagnostic, of `predict_steps` or `quasimetric_steps`. `seed` draws the relays."""
+    """All figures of the diagnostic, for `predict_steps` or `quasimetric_steps`. `seed` draws the relays."""
     relays = pairs.starts[np.random.default_rng(seed).permutation(len(pairs.starts))]
     ways = ((pairs.starts, pairs.goals), (pairs.goals, pairs.starts), (pairs.starts, relays), (relays, pairs.goals))
     steps, back, first, second = (_steps(predictor, *ends, quasimetric) for ends in ways)
@@ -160,7 +161,8 @@ def evaluate_bands(
 
 
 def compare(steps: FloatArray, truth: FloatArray) -> dict[str, float | None]:
-    """(n,) steps with (n,) true ones: ranks, the ratio's coefficient of variation, errors over the mean truth."""
+    """Compare (n,) steps with (n,) true ones: rank correlation, coefficient of variation of the ratio, errors relative
+    to the mean truth."""
     far, ratio = truth >= FAR_STEPS, steps / truth
     apart = truth >= _NEAR
     scaled = steps * truth.sum() / steps.sum()
@@ -180,7 +182,7 @@ def predicted_steps(predictor: LengthPredictor, pairs: Banded) -> FloatArray:
 
 
 def _steps(predictor: LengthPredictor, starts: FloatArray, goals: FloatArray, quasimetric: bool = False) -> FloatArray:
-    """From rest at places to places."""
+    """Predicted steps from rest at one position to another."""
     states = np.zeros((len(starts), predictor.spec.state_dim), np.float32)
     states[:, list(predictor.spec.goal_dims)] = starts
     predict = predictor.quasimetric_steps if quasimetric else predictor.predict_steps

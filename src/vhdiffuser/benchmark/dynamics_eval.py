@@ -1,27 +1,32 @@
 """Evaluation of an inverse dynamics model: action errors on held-out data, and tracking of held-out paths.
 
-Paths are windows of episodes that training never saw. The simulator is set to the recorded state, and the
-recorded future is the plan: unchanged (`exact`), shifted sideways by some epsilons (`beside`), or read from some
-steps further on (`behind`), as for a robot that drifts or lags. Situations that never occur in the benchmark are
-left out: an ant that has fallen, a gripper that holds the cube.
+Paths are windows of episodes unseen in training. The simulator is set to the recorded state, and the recorded future is
+the plan: unchanged (`exact`), shifted sideways by some epsilons (`beside`), or read a few steps ahead (`behind`), as
+for a robot that drifts or lags. Situations that never occur in the benchmark are excluded: a fallen ant, a gripper
+holding the cube.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from vhdiffuser.control.dynamics_task import action_error, held_out_actions
 from vhdiffuser.control.inverse_dynamics import InverseDynamicsController
+from vhdiffuser.envs.datasets import load_dataset
 from vhdiffuser.envs.environment import Environment
-from vhdiffuser.execution.recorded import recorded_windows
+from vhdiffuser.errors import VhdError
+from vhdiffuser.execution.recorded import RecordedStart, recorded_windows
 from vhdiffuser.execution.simulators import Simulators
 from vhdiffuser.execution.tracking import follow
 from vhdiffuser.trajectories import Plan
 from vhdiffuser.types import EnvSpec, Episodes, FloatArray, Instance
+from vhdiffuser.weights.format import load_model
+from vhdiffuser.weights.places import Source, find_model
 
 
 @dataclass(frozen=True)
@@ -29,7 +34,7 @@ class Condition:
     """Initial offset between plan and robot."""
 
     name: str
-    """As printed."""
+    """Name, as printed."""
     beside: float = 0.0
     """Epsilons (infinity norm, normalised) by which the plan is shifted, in a random direction."""
     behind: int = 0
@@ -50,21 +55,21 @@ class TrackedCondition:
     """Tracking of all windows under one condition. Distances are in the environment's units."""
 
     condition: str
-    """Its name."""
+    """Name of the condition."""
     paths: int
-    """Windows followed."""
+    """Number of windows followed."""
     mean_distance: float
-    """Mean straight-line distance between robot and plan, over all steps and windows."""
+    """Mean Euclidean distance between robot and plan, over all steps and windows."""
     p95_distance: float
-    """Its 95th percentile."""
+    """95th percentile of that distance."""
     mean_final_distance: float
     """Mean distance at the last index."""
     within_epsilon: float
-    """Share of windows within epsilon of the plan's end at the last index."""
+    """Fraction of windows within epsilon of the plan's end at the last index."""
     reached: float
-    """Share of windows that come within epsilon of the plan's end at any index."""
+    """Fraction of windows that come within epsilon of the plan's end at any index."""
     falls: float
-    """Share of windows in which the robot has fallen at the end."""
+    """Fraction of windows in which the robot has fallen at the end."""
 
     def to_json(self) -> dict[str, Any]:
         """A JSON-serialisable dict."""
@@ -74,7 +79,7 @@ class TrackedCondition:
 def action_errors(
     controller: InverseDynamicsController, episodes: Episodes, rng: np.random.Generator, samples: int = 4096
 ) -> dict[str, Any]:
-    """MAE, RMS error and R^2 on held-out actions: over all dimensions, and for each."""
+    """MAE, RMS error and R^2 on held-out actions, overall and per dimension."""
     predicted, actual = held_out_actions(controller, episodes, rng, samples)
     dims = [action_error(predicted[:, dim], actual[:, dim]) for dim in range(actual.shape[1])]
     return {"samples": len(actual), **action_error(predicted, actual), "dimensions": dims}
@@ -114,8 +119,8 @@ def evaluate_tracking(
 ) -> list[TrackedCondition]:
     """Follow the same n held-out windows of `steps` steps under each condition.
 
-    `simulators` must start at recorded observations, as `RecordedStart` does; `on_done` receives the number of
-    runs done so far.
+    `simulators` must start at recorded observations, as `RecordedStart` does; `on_done` is called with the number of
+    runs done.
     """
     spec = controller.spec
     scale = controller.normalizer.select(spec.state_dims).scale  # (d,)
@@ -146,3 +151,52 @@ def evaluate_tracking(
             )
         )
     return results
+
+
+def evaluate_dynamics(
+    environment: Environment,
+    source: Source = "auto",
+    *,
+    n: int = 200,
+    steps: int | None = None,
+    samples: int = 4096,
+    seed: int = 0,
+    workers: int = 1,
+    on_done: Callable[[int, int], None] | None = None,
+) -> dict[str, Any]:
+    """Evaluate an environment's inverse dynamics model; returns a JSON-serialisable dict.
+
+    Tracking (`tracking`, `steps`) is left out if the simulator cannot be set to a recorded state. `held_out_data` says
+    whether the model was trained on the current dataset, so that held-out episodes were unseen. `on_done` is called
+    with the number of windows tracked and the total.
+    """
+    spec = environment.spec
+    if not environment.learns_control:
+        raise VhdError(f"{spec.name}: its controller is '{environment.controller}', which is not trained.")
+    path = find_model(spec.name, "dynamics", source)
+    by_path = environment.controller == "path_following"
+    controller, header = InverseDynamicsController.load(path, by_path=by_path), load_model(path, "dynamics")[1]
+    dataset = load_dataset(spec.name)
+    answer: dict[str, Any] = {
+        "environment": spec.name,
+        "model": str(path),
+        "updates": header.updates,
+        "held_out_data": dataset.fingerprint() == header.data_fingerprint,
+        "actions": action_errors(controller, dataset.episodes, np.random.default_rng(seed), samples),
+    }
+    if environment.simulator is None or environment.restore is None:
+        return answer
+    steps = environment.window_steps if steps is None else steps
+    recorded, total = partial(RecordedStart, environment), n * len(CONDITIONS)
+    with Simulators(recorded, min(environment.simulators, n), workers, recorded()) as simulators:
+        tracked = evaluate_tracking(
+            controller,
+            environment,
+            simulators,
+            dataset.episodes,
+            np.random.default_rng(seed),
+            n,
+            steps,
+            on_done=lambda done: None if on_done is None else on_done(done, total),
+        )
+    return {**answer, "steps": steps, "tracking": [condition.to_json() for condition in tracked]}

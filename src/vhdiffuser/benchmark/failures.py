@@ -1,7 +1,7 @@
-"""Why executions fail: failed instances are planned and executed again, and sorted into kinds.
+"""Why executions fail: failed instances are planned and executed again, and classified.
 
-A plan's seed depends only on the rows' seed and the instance's number, so the same weights and settings make the
-same plan again. The first kind that applies is taken:
+A plan's seed depends only on the rows' seed and the instance number, so the same weights and settings reproduce the
+plan. The first kind that applies counts:
 
   horizon    fewer steps than the shortest path takes at the data's maximum acceleration and speed, or clipped at T_max
   plan       passes closer to a wall than the body's radius allows
@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from vhdiffuser.benchmark.geodesic import Geodesic
-from vhdiffuser.benchmark.run import kept_rollout
+from vhdiffuser.benchmark.records import kept_rollout
 from vhdiffuser.control.base import Controller
 from vhdiffuser.envs.base import PlanningEnv
 from vhdiffuser.envs.environment import Environment
@@ -44,23 +44,25 @@ from vhdiffuser.types import EnvSpec, FloatArray, Instance
 
 KINDS = ("horizon", "plan", "endpoint", "fall", "time", "tracking")
 LATELY, WALKING = 50, 0.1
-"""A robot that covered less in so many steps than this share of what the data's fastest would have is held up."""
+"""A robot is stuck if, in this many steps, it covered less than this fraction of the distance at the data's maximum
+speed."""
 BODY_SHARE = 0.8
-"""Share of the body's radius that a plan must keep from walls; below 1, since the data itself touches them."""
+"""Minimum distance of a plan from walls, as a fraction of the body's radius; below 1, since the data itself touches
+walls."""
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What the analysis of a plan needs to know about the environment and its data."""
+    """What the analysis needs to know about the environment and its data."""
 
     environment: Environment
-    """Its walls, body and falls."""
+    """Environment, with its walls, body and falls."""
     scale: FloatArray
     """(d,) units per normalised unit of the planning state."""
     fastest: float
     """Maximum speed in the data, in units per control step."""
     acceleration: float
-    """Maximum acceleration in the data, in units per control step per control step; infinity: no limit."""
+    """Maximum acceleration in the data, in units per control step squared; infinity means no limit."""
     geodesic: Geodesic | None = None
     """Shortest paths between the walls; None without walls."""
 
@@ -75,19 +77,19 @@ class Failure:
     """One failed instance, executed again."""
 
     seed: int
-    """Seed of its row."""
+    """Seed of the row."""
     kind: str | None
-    """One of `KINDS`; None if it did not fail again."""
+    """One of `KINDS`; None if it succeeded this time."""
     length: int
-    """States of the analysed plan."""
+    """Number of states in the analysed plan."""
     needed: int
-    """States that the shortest path takes at maximum acceleration and speed."""
+    """Number of states needed by the shortest path at maximum acceleration and speed."""
     in_walls: float
-    """Share of the plan that is too close to a wall."""
+    """Fraction of the plan that is too close to a wall."""
     end_gap: float
-    """Distance of the plan's end to the goal, with its last step limited to the maximum speed (normalised)."""
+    """Normalised distance of the plan's end to the goal, with its last step limited to the maximum speed."""
     tracking_error: float
-    """Largest distance between robot and plan (normalised)."""
+    """Largest normalised distance between robot and plan."""
     fell: bool
     """Whether the robot has fallen at the end."""
     final_distance: float
@@ -95,7 +97,12 @@ class Failure:
     same_plan: bool
     """Whether the plans have the lengths recorded in the row."""
     kept: KeptRollout
-    """Instance, plans and executed path, for pictures."""
+    """Instance, plans and executed path, for figures."""
+
+    @property
+    def name(self) -> str:
+        """`SEED/INSTANCE`."""
+        return f"{self.seed}/{self.kept.number}"
 
     def to_json(self) -> dict[str, Any]:
         """A JSON-serialisable dict, without plans and paths."""
@@ -122,8 +129,8 @@ def failed_rows(results: ResultFile) -> list[Row]:
     """The rows that failed, by instance."""
     if not results.config["rule"].get("stop_at_hit", True):
         raise VhdError(
-            f"{results.path}: under '{results.config['protocol']}' an episode does not end with a hit, so its failures "
-            "are of another kind. Failures are sorted under ss, rp and ogbench."
+            f"{results.path}: under '{results.config['protocol']}' an episode does not end when the goal is "
+            "reached, so its failures differ in kind. Failures can be classified under ss, rp and ogbench."
         )
     return sorted((row for row in results.rows if not row.success), key=lambda row: row.instance)
 
@@ -131,17 +138,17 @@ def failed_rows(results: ResultFile) -> list[Row]:
 def instances_of(
     results: ResultFile, rows: Sequence[Row], env: PlanningEnv, protocol: Protocol | None = None
 ) -> list[Instance]:
-    """The instances of rows, with the simulator's seeds, which rows do not contain.
+    """Instances of rows, including the simulator's seeds, which rows do not contain.
 
-    `protocol` is another benchmark's, which draws its own.
+    `protocol` belongs to another benchmark, which draws its own instances.
     """
     if results.streams != STREAMS:
         raise VhdError(
-            f"{results.path}: its instances and plans are of random streams {results.streams}, and this version draws "
-            f"from streams {STREAMS}, so they cannot be run again. Make new rows with `vhd bench`."
+            f"{results.path}: its instances and plans use random streams {results.streams}, but this version "
+            f"uses {STREAMS}, so they cannot be reproduced. Create new rows with `vhd bench`."
         )
     source = results.config["instances"]
-    if "distribution" not in source:  # a user's pairs: their number is their seed
+    if "distribution" not in source:  # user-defined pairs: their number is their seed
         return [Instance(np.array(row.start, np.float32), np.array(row.goal, np.float32), row.instance) for row in rows]
     count = max((row.instance for row in rows), default=0) + 1
     seed = results.config["seed"]
@@ -153,7 +160,8 @@ def instances_of(
         if not np.array_equal(drawn[row.instance].start, np.array(row.start, np.float32)):
             raise VhdError(
                 f"{results.path}: instance {row.instance} starts at {row.start}, but this version draws "
-                f"{drawn[row.instance].start.tolist()}. The rows are of another version; run `vhd bench` again."
+                f"{drawn[row.instance].start.tolist()}. The rows come from another version; run `vhd bench` "
+                "again."
             )
     return [drawn[row.instance] for row in rows]
 
@@ -166,7 +174,7 @@ def run_again(
     env: PlanningEnv,
     facts: Facts,
 ) -> Iterator[Failure]:
-    """Plan and execute each failed instance again and classify it; in the order in which they end."""
+    """Plan and execute each failed instance again and classify it; yields results as executions end."""
     rows, config = failed_rows(results), results.config
     by_number = {row.instance: row for row in rows}
     rule, theirs = ExecutionRule(**config["rule"]), facts.environment.protocols.get(config["protocol"])
@@ -179,7 +187,7 @@ def run_again(
         horizon=config["horizon"],
         hit=None if theirs is None else theirs.hit,
     )
-    predicted = config["horizon"] is None and FOREIGN not in config  # else T_max clipped nothing
+    predicted = config["horizon"] is None and FOREIGN not in config  # otherwise T_max clipped nothing
     for outcome in executor.run(instances_of(results, rows, env, theirs), list(by_number)):
         yield evaluate_failure(outcome, by_number[outcome.number], facts, predicted, rule.budget)
 
@@ -222,22 +230,23 @@ def evaluate_failure(outcome: Outcome, row: Row, facts: Facts, predicted: bool, 
 
 
 def is_moving(rollout: Rollout, facts: Facts) -> bool:
-    """Whether the robot moved in the last `LATELY` steps, at `WALKING` of the maximum speed or more."""
+    """Whether the robot moved at `WALKING` of the maximum speed or more in the last `LATELY` steps."""
     places = facts.spec.goal_of(facts.spec.planning_state(rollout.observations[-LATELY - 1 :]))
     moved = float(np.linalg.norm(places[-1] - places[0]))
     return moved >= WALKING * facts.fastest * (len(places) - 1)
 
 
 def needed_length(plan: Plan, facts: Facts, resting: bool) -> int:
-    """States from the plan's start into the goal region along the shortest path, at the data's maximum speed."""
+    """Number of states from the plan's start to the goal region along the shortest path, at the data's maximum
+    speed."""
     spec = facts.spec
     start = spec.goal_of(plan.states[0])
     if facts.geodesic is None:
         distance = float(np.linalg.norm(start - plan.goal))
     else:
         distance = float(facts.geodesic.distance(start[None], plan.goal[None])[0])
-    region = float(np.linalg.norm(spec.epsilon * facts.scale[list(spec.goal_dims)]))  # its farthest corner
-    # An execution starts at rest. Later, if the state has no velocity, acceleration is assumed to take no time.
+    region = float(np.linalg.norm(spec.epsilon * facts.scale[list(spec.goal_dims)]))  # farthest corner
+    # An execution starts at rest. Later, without velocities in the state, acceleration is assumed to take no time.
     speed = 0.0 if resting else facts.fastest
     if spec.velocity_dims is not None:
         speed = float(np.linalg.norm(plan.states[0, list(spec.velocity_dims)])) * spec.control_dt
@@ -255,12 +264,12 @@ def steps_to_go(distance: float, speed: float, fastest: float, acceleration: flo
 
 
 def share_in_walls(plan: Plan, facts: Facts) -> float:
-    """Share of the planned path that is closer to a wall than `BODY_SHARE` of the body's radius."""
+    """Fraction of the planned path that is closer to a wall than `BODY_SHARE` of the body's radius."""
     geometry = facts.environment.geometry
     if not geometry.is_maze:
         return 0.0
     places = facts.spec.goal_of(plan.states)[:, :2].astype(np.float64)
-    # Straight segments between states, sampled so densely that no wall is skipped.
+    # Straight segments between states, sampled densely enough not to skip a wall.
     longest = float(np.linalg.norm(np.diff(places, axis=0), axis=1).max())
     pieces = max(int(np.ceil(longest / (geometry.radius or narrowest(geometry.walls) / 2))), 1)
     steps = np.arange(0, pieces * (plan.length - 1) + 1) / pieces
@@ -278,14 +287,14 @@ def end_gap(plan: Plan, facts: Facts) -> float:
 
 
 def tracking_error(plan: Plan, states: FloatArray, facts: Facts) -> float:
-    """Largest normalised distance between (t, d) states and the plan's states of the same index."""
+    """Largest normalised distance between (t, d) states and the plan's states at the same index."""
     states = states[: plan.length]
     planned = facts.spec.goal_of(plan.states[: len(states)])
     return float(goal_distance(facts.spec, facts.scale, states, planned).max())
 
 
 def count_kinds(failures: Sequence[Failure]) -> dict[str, int]:
-    """Number of failures of each kind; those that did not fail again are not counted."""
+    """Number of failures of each kind; instances that succeeded this time are not counted."""
     found = Counter(failure.kind for failure in failures)
     return {kind: found[kind] for kind in KINDS}
 

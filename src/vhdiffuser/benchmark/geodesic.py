@@ -22,7 +22,7 @@ _REACH = 3
 """Grid edges span up to this many rows and columns: 32 directions, lengths accurate to 1.4 %."""
 _LANDMARKS = 40
 _TELLING = 6
-"""Landmarks that bound the search for one pair, besides the nearest and the farthest of either end."""
+"""Number of landmarks that bound the search for one pair, besides the nearest and farthest of either end."""
 
 
 class Geodesic:
@@ -70,24 +70,24 @@ class Geodesic:
         return (one_way + one_way.T).tocsr()
 
     def _node_of(self, points: FloatArray) -> IntArray:
-        """(n, 2) -> (n,) numbers of the nearest free nodes."""
+        """Indices (n,) of the free nodes nearest to (n, 2) points."""
         distance, node = self._nodes.query(points)
         outside = distance > self.clearance + self.spacing
         if outside.any():
             raise VhdError(
                 f"point {np.asarray(points)[outside][0].round(3).tolist()} lies in a wall or outside the maze; "
-                "distances exist in free space only."
+                "distances are defined in free space only."
             )
         return node
 
     def field(self, goal: FloatArray) -> FloatArray:
-        """Distance from every grid point to a goal (2,): (n, m), NaN in walls, infinity where there is no path."""
+        """(n, m) distance from each grid point to a goal (2,); NaN in walls, infinity if there is no path."""
         distance = np.full(self.free.shape, np.nan)
         distance[self.free] = dijkstra(self._graph, indices=self._node_of(goal[None])[0])
         return distance
 
     def distance(self, starts: FloatArray, goals: FloatArray) -> FloatArray:
-        """(n, 2) starts and goals -> (n,) shortest distances."""
+        """(n,) shortest distances between (n, 2) starts and goals."""
         from_node, to_node = self._node_of(starts), self._node_of(goals)
         result = np.empty(len(starts))
         for node in np.unique(to_node):
@@ -96,13 +96,13 @@ class Geodesic:
                 result[pairs] = self._between(int(node), int(from_node[pairs[0]]))
             else:  # one search serves all pairs with this goal
                 result[pairs] = dijkstra(self._graph, indices=node)[from_node[pairs]]
-        # Rounding to grid points can shorten a path by a spacing; no path is shorter than the straight line.
+        # Rounding to grid points can shorten a path by one spacing; no path is shorter than the straight line.
         return np.maximum(result, np.linalg.norm(starts - goals, axis=1))
 
     def _between(self, goal: int, start: int) -> float:
-        """Shortest distance between two nodes: a search among those through which a shortest path can lead.
+        """Shortest distance between two nodes, searched among nodes that may lie on a shortest path.
 
-        By the triangle inequality, distances from landmarks bound every other from above and from below.
+        By the triangle inequality, distances from landmarks bound all others from above and below.
         """
         ends = self._from_landmarks[:, [goal, start]]  # (landmarks, 2)
         seen = np.flatnonzero(np.isfinite(ends).all(axis=1))
@@ -125,7 +125,7 @@ class Geodesic:
         return dijkstra(self._graph, indices=nodes)
 
     def of_instance(self, spec: EnvSpec, instance: Instance) -> float:
-        """Shortest distance from an instance's start to its goal; remembered, since every protocol and method asks."""
+        """Shortest distance from an instance's start to its goal; cached, since all protocols and methods need it."""
         start, goal = spec.place_of(instance.start), instance.goal
         key = start.tobytes(), goal.tobytes()
         if key not in self._known:

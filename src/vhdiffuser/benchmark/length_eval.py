@@ -1,8 +1,8 @@
 """Evaluation of a Length Predictor: against geodesics in mazes, straight lines for the arm, recorded steps otherwise.
 
-The truth is distance divided by a *stated* speed, so its scale is a convention (by default the speed observed in the
-data); rank correlation does not depend on it. Without a simulator, the truth is the number of steps that held-out
-episodes took between two of their states: an upper bound on the shortest path. Training sees none of this.
+The truth is distance divided by a *stated* speed, so its scale is a convention (default: the speed observed in the
+data); rank correlation does not depend on it. Without a simulator, the truth is the number of steps between states of
+held-out episodes, an upper bound on the shortest path. Training uses none of this.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from vhdiffuser.streams import stream
 from vhdiffuser.types import EnvSpec, Episodes, FloatArray
 
 FAR_STEPS = 300
-"""Pairs of at least this many true steps also get a rank correlation of their own."""
+"""Pairs of at least this many true steps also get their own rank correlation."""
 PAIRS = 2000
 PAIRS_SEED = 20_000
-"""Seed of the pairs behind reported figures. Tune on another one."""
+"""Seed of the pairs behind reported figures. Use another one for tuning."""
 _CALIBRATION_BINS = 12
 _TRIES = 20
-"""Draws per pair wanted, where a draw may fail."""
+"""Maximum draws per requested pair, if a draw may fail."""
 
 
 @dataclass(frozen=True)
@@ -43,11 +43,11 @@ class LengthEvaluation:
     spread: FloatArray | None
     """(n,) predicted spread in steps, if the model predicts one."""
     figures: dict[str, float | None]
-    """Name -> figure; None if it cannot be computed (no far pairs in a small maze)."""
+    """Figures by name; None if one cannot be computed (e.g. no far pairs in a small maze)."""
 
 
 def observed_speed(episodes: Episodes, spec: EnvSpec) -> float:
-    """Mean speed of the goal dimensions in the data, units per control step."""
+    """Mean speed of the goal dimensions in the data, in units per control step."""
     return float(np.nanmean(observed_speeds(episodes, spec), dtype=np.float64))
 
 
@@ -61,7 +61,8 @@ def draw_pairs(env: PlanningEnv, n: int = PAIRS, seed: int = PAIRS_SEED) -> tupl
 def recorded_pairs(
     episodes: Episodes, spec: EnvSpec, n: int = PAIRS, seed: int = PAIRS_SEED
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """n states (n, d) of episodes, later positions of the same episodes (n, goal_dim), and the steps between (n,)."""
+    """n states (n, d) of episodes, later positions in the same episodes (n, goal_dim), and the steps between them
+    (n,)."""
     rng = np.random.default_rng(stream("recorded pairs", seed))
     lengths = np.diff(episodes.ends, prepend=0)
     states = spec.planning_state(episodes.observations)
@@ -74,8 +75,8 @@ def recorded_pairs(
 def arrival_pairs(
     episodes: Episodes, spec: EnvSpec, normalizer: Normalizer, within: int, n: int = PAIRS, seed: int = PAIRS_SEED
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """States (n, d), positions (n, goal_dim) that their episodes pass within so many steps, and the steps (n,) until
-    they first come within epsilon of them: the behaviour's own time, with its detours and its pace."""
+    """States (n, d), positions (n, goal_dim) that their episodes pass within `within` steps, and the steps (n,) until
+    they first come within epsilon of them: the behaviour's own time, including detours."""
     rng = np.random.default_rng(stream("arrival pairs", seed))
     states = spec.planning_state(episodes.observations)
     places = spec.goal_of(normalizer.normalize(states))
@@ -87,19 +88,17 @@ def arrival_pairs(
     for t, ahead in zip(*drawn, strict=True):
         u = min(t + ahead, last[t])
         arrived = int((np.abs(places[t : u + 1] - places[u]).max(axis=1) <= spec.epsilon).argmax())
-        if arrived and len(begins) < n:  # a start within epsilon of its goal has arrived already
+        if arrived and len(begins) < n:  # a start within epsilon of its goal has already arrived
             begins.append(t)
             goals.append(u)
             steps.append(arrived)
     if len(begins) < n:
-        raise VhdError(
-            f"{spec.name}: found {len(begins)} of {n} pairs that are apart. Ask for fewer, or for more steps."
-        )
+        raise VhdError(f"{spec.name}: found only {len(begins)} of {n} pairs. Request fewer pairs, or allow more steps.")
     return states[begins], spec.goal_of(states[goals]), np.array(steps, np.float64)
 
 
 def at_rest(spec: EnvSpec, states: FloatArray) -> FloatArray:
-    """(..., d) with velocities set to 0."""
+    """(..., d) states with zero velocities."""
     still = states.copy()
     if spec.velocity_dims is not None:
         still[..., list(spec.velocity_dims)] = 0.0
@@ -111,7 +110,7 @@ def true_steps(
 ) -> FloatArray:
     """(n,) shortest distance divided by the stated speed, truncated at T_max."""
     if not speed > 0:
-        raise VhdError(f"the stated speed must be above 0 units per step, got {speed}.")
+        raise VhdError(f"the stated speed must be > 0 units per step; got {speed}.")
     places = spec.goal_of(starts)
     distance = np.linalg.norm(places - goals, axis=1) if geodesic is None else geodesic.distance(places, goals)
     return np.minimum(distance / speed, spec.T_max)
@@ -150,7 +149,7 @@ def evaluate_length(
             "mean_abs_error_steps": float(np.abs(error).mean()),
             "mean_error_steps": float(error.mean()),
             "under_predicted": float((error < 0).mean()),
-            # One step of slack: rounding is not a violation.
+            # One step of slack, since rounding is not a violation.
             "triangle_violations": float((predicted > by_relay + 1).mean()),
             "mean_f_gg_steps": float(predictor.predict_steps(arrived, goals).mean()),
             "mean_spread_steps": None if spread is None else float(spread.mean()),
@@ -173,7 +172,7 @@ def calibration(truth: FloatArray, predicted: FloatArray) -> FloatArray:
 
 
 def distance_field(predictor: LengthPredictor, geodesic: Geodesic, goal: FloatArray) -> FloatArray:
-    """Predicted steps to a goal (2,) from rest at every point of the geodesic's grid: (n, m), NaN in walls."""
+    """(n, m) predicted steps to a goal (2,) from rest at each point of the geodesic's grid; NaN in walls."""
     spec = predictor.spec
     x, y = np.meshgrid(geodesic.x, geodesic.y, indexing="ij")
     starts = np.zeros((int(geodesic.free.sum()), spec.state_dim), np.float32)

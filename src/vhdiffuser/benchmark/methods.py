@@ -30,18 +30,18 @@ class Method:
     name: str
     """Name on the command line and in rows."""
     trained_on: int | None
-    """Which of H1..H3 (0..2) is the length of the training crops; None: random lengths."""
+    """Which of H1..H3 (0..2) is the length of the training crops; None for random lengths."""
     predicts: bool
     """Whether the Length Predictor sets each plan's length; otherwise it is the training horizon."""
     recipe: str = "default"
-    """How its networks are trained."""
+    """Recipe of its networks."""
 
     def horizon(self, environment: Environment) -> int | None:
-        """Length of every plan, or None if it is predicted."""
+        """Length of every plan; None if predicted."""
         return None if self.predicts else self.training_horizon(environment)
 
     def training_horizon(self, environment: Environment) -> int | None:
-        """Length of the training crops, or None if it is random."""
+        """Length of the training crops; None if random."""
         return None if self.trained_on is None else environment.horizons[self.trained_on]
 
 
@@ -49,7 +49,7 @@ METHODS: dict[str, Method] = {
     method.name: method
     for method in (
         Method("vhd", None, predicts=True),
-        # The paper does not say which fixed horizon FH+LP is trained on; the middle one is the fairest.
+        # The paper does not say which fixed horizon FH+LP was trained on; the middle one is the fairest choice.
         Method("fh-lp", 1, predicts=True),
         Method("fh-h1", 0, predicts=False),
         Method("fh-h2", 1, predicts=False),
@@ -58,50 +58,50 @@ METHODS: dict[str, Method] = {
 }
 TABLE_METHODS = tuple(METHODS)
 """The rows of Table II."""
-# The same with networks trained by the recipe `paper`: nothing of ours.
+# The same methods with networks trained by the recipe `paper`, without our changes.
 METHODS |= {
     f"{method.name}-paper": replace(method, name=f"{method.name}-paper", recipe="paper") for method in METHODS.values()
 }
 
 
 def get_method(name: str) -> Method:
-    """The method of that name."""
+    """Return the method of this name; raises `UnknownNameError`."""
     if not isinstance(name, str) or name not in METHODS:
         raise UnknownNameError("method", str(name), list(METHODS))
     return METHODS[name]
 
 
 def controller_for(methods: Sequence[str], environment: Environment) -> str:
-    """Name of the controller under which methods are compared: the environment's own.
+    """Name of the controller for comparing methods: the environment's own.
 
-    The paper reads plans by their index, one action each: so do methods of the recipe `paper`, also where the
-    environment's own controller follows the path.
+    The paper reads plans by index, one action each; so do methods of the recipe `paper`, even if the environment's own
+    controller follows the path.
     """
     recipes = {get_method(name).recipe for name in methods}
     if environment.controller != "path_following" or "paper" not in recipes:
         return environment.controller
     if len(recipes) > 1:
         raise VhdError(
-            f"{environment.name}: methods of the recipe `paper` read plans by their index, the others follow the path. "
-            "Run them in two commands, or name one --controller for all."
+            f"{environment.name}: methods of the recipe `paper` read plans by index, the others follow the "
+            "path. Run them in separate commands, or set one --controller for all."
         )
     return "inverse_dynamics"
 
 
 @dataclass(frozen=True)
 class PlannerChoice:
-    """A planner ready to use, with everything about it that results record."""
+    """A planner ready to use, with everything that results record about it."""
 
     planner: BatchPlanner
     """The planner, with its Length Predictor if the method needs one."""
     options: PlanningOptions
-    """Its planning options."""
+    """Planning options."""
     models: dict[str, str]
     """Digest of each model file, by kind."""
     saved: PlanningOptions | None = None
-    """The options saved with the planner; None if it was never saved."""
+    """Options saved with the planner; None if it was never saved."""
     horizon: int | None = None
-    """Length of every plan, in place of the method's."""
+    """Length of every plan, overriding the method's."""
 
     @classmethod
     def of(cls, planner: Planner, models: dict[str, str]) -> PlannerChoice:
@@ -110,15 +110,15 @@ class PlannerChoice:
 
     @property
     def candidates(self) -> int:
-        """Plans drawn to return one."""
+        """Plans sampled per returned plan."""
         return self.options.candidates
 
     def method(self, name: str) -> Method:
-        """The method of that name."""
+        """The method of this name."""
         return get_method(name)
 
     def describe(self) -> dict[str, Any]:
-        """What results record: every planning option, which of them are as saved with the planner, and the models."""
+        """What results record: all planning options, which of them are as saved with the planner, and the models."""
         options = _recorded(self.options)
         saved = {} if self.saved is None else _recorded(self.saved)
         return {**options, AS_SAVED: [key for key in options if options[key] == saved.get(key)], "models": self.models}
@@ -126,7 +126,7 @@ class PlannerChoice:
 
 @dataclass(frozen=True)
 class ForeignChoice:
-    """Anybody's planner in the place of a method, under its own name."""
+    """A third-party planner in place of a method, under its own name."""
 
     planner: ForeignPlanner
     """The planner."""
@@ -135,12 +135,12 @@ class ForeignChoice:
     models: ClassVar[dict[str, str]] = {}
 
     def __post_init__(self) -> None:
-        if self.planner.name in METHODS:  # or rows would be mixed up
-            raise VhdError(f"'{self.planner.name}' is the name of a method of ours: give the planner another `name`.")
+        if self.planner.name in METHODS:  # otherwise rows would be mixed up
+            raise VhdError(f"'{self.planner.name}' is the name of one of our methods: give the planner another `name`.")
 
     @property
     def candidates(self) -> int:
-        """Plans drawn to return one, as the planner says."""
+        """Plans sampled per returned plan, according to the planner."""
         return self.planner.candidates
 
     def method(self, name: str) -> Method:
@@ -148,7 +148,7 @@ class ForeignChoice:
         return Method(name, None, predicts=False)
 
     def describe(self) -> dict[str, Any]:
-        """What results record: where the planner came from, and its candidates."""
+        """What results record: the planner's origin and its candidates."""
         return {FOREIGN: self.planner.describe(), "candidates": self.candidates, "models": self.models}
 
 
@@ -156,21 +156,21 @@ AnyChoice = PlannerChoice | ForeignChoice
 
 
 def _recorded(options: PlanningOptions) -> dict[str, Any]:
-    """Planning options by their names in results, where `steps` means executed steps."""
+    """Planning options under their names in results, where `steps` means executed steps."""
     return {"sampler_steps" if name == "steps" else name: value for name, value in options.to_json().items()}
 
 
 PlannerSource = Callable[[str, str], AnyChoice]
-"""(method, environment) -> planner. Raises `DataError` if weights are missing, and says how to train them."""
+"""(method, environment) -> planner. Raises `DataError` with the training command if weights are missing."""
 
 
 def load_method(
     name: str, environment: Environment | str, source: Source = "auto", **options: Unpack[OptionChanges]
 ) -> PlannerChoice:
-    """A method's planner for an environment, ready for `evaluate` and the benchmark.
+    """Load a method's planner for an environment, for `evaluate` and the benchmark.
 
-    `source` selects its models: `auto` (yours if you trained them, otherwise the shipped ones), `trained`, `shipped` or
-    a folder. `options` change its planning options.
+    `source` selects the models: `auto` (yours if you trained them, otherwise the shipped ones), `trained`, `shipped` or
+    a folder. `options` change the planning options. Raises `DataError` if models are missing.
 
     >>> choice = load_method("vhd", "maze2d-umaze", candidates=4)     # doctest: +SKIP
     """
@@ -181,9 +181,9 @@ def load_method(
 def load_choice(
     paths: dict[str, Path], environment: Environment, source: Source = "auto", **options: Unpack[OptionChanges]
 ) -> PlannerChoice:
-    """A planner from model files by kind: `planner` and, where lengths are predicted, `length`.
+    """Load a planner from model files by kind: `planner` and, if lengths are predicted, `length`.
 
-    Composed plans need the environment's route graph too, which `source` finds.
+    Composed plans also need the environment's route graph, found through `source`.
     """
     lengths = (2, max(environment.spec.T_max, *environment.horizons))
     planner = Planner.load(paths["planner"], outside="ignore", lengths=lengths).with_options(**options)
@@ -197,8 +197,17 @@ def load_choice(
     return PlannerChoice.of(planner, models)
 
 
+def load_folder(folder: Path, **options: Unpack[OptionChanges]) -> PlannerChoice:
+    """Load the planner from a folder of exported models (`vhd models export`), for `evaluate` and the benchmark."""
+    planner = Planner.from_pretrained(folder, outside="ignore", **options)
+    if options.get("risk") is None and (saved := planner.saved_options) is not None and saved.risk is None:
+        planner = planner.with_options(gamma=planner.options.gamma)  # no risk by default: as by `load_method`
+    paths = {kind: folder / f"{kind}.safetensors" for kind in ("planner", "length", "route")}
+    return PlannerChoice.of(planner, {kind: sha256(path) for kind, path in paths.items() if path.is_file()})
+
+
 def method_models(method: Method, environment: Environment, source: Source = "auto") -> dict[str, Path]:
-    """The method's model files by kind; a `DataError` says how to train a missing one."""
+    """The method's model files by kind; raises `DataError` with the training command if one is missing."""
     horizon = method.training_horizon(environment)
     paths = {"planner": find_model(environment.name, "planner", source, horizon, method.recipe)}
     if method.predicts:
@@ -208,25 +217,26 @@ def method_models(method: Method, environment: Environment, source: Source = "au
             option = f" --horizon {horizon}" if kind == "planner" and horizon is not None else ""
             option += f" --recipe {method.recipe}" if method.recipe != "default" else ""
             raise DataError(
-                f"{environment.name}: method '{method.name}' needs the {kind} model {path}, which is not there. "
-                f"Make it with `vhd train {kind} {environment.name}{option}`."
+                f"{environment.name}: method '{method.name}' needs the {kind} model {path}, which does not "
+                f"exist. Train it with `vhd train {kind} {environment.name}{option}`."
             )
     return paths
 
 
 def _route_graph(environment: Environment, piece: int, source: Source) -> Path:
-    """The route graph for composed plans; a `DataError` says how to build it or do without."""
+    """The route graph for composed plans; raises `DataError` if it is missing."""
     path = find_model(environment.name, "route", source)
     if not path.is_file():
         raise DataError(
-            f"{environment.name}: plans are composed of pieces of {piece} states along routes, and there is no route "
-            f"graph {path}. Make it with `vhd train route {environment.name}`, or plan whole with `--piece 0`."
+            f"{environment.name}: plans are composed of pieces of {piece} states along routes, but the route "
+            f"graph {path} does not exist. Build it with `vhd train route {environment.name}`, or plan in one "
+            "piece with `--piece 0`."
         )
     return path
 
 
 def missing_methods(environment: Environment, source: Source = "auto") -> dict[str, DataError]:
-    """Methods of the table whose weights are missing, each with the error that says how to train them."""
+    """Methods of the table with missing weights, each with the error that says how to train them."""
     missing: dict[str, DataError] = {}
     for name in TABLE_METHODS:
         try:

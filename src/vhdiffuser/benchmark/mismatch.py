@@ -1,4 +1,4 @@
-"""Fig. 1: plans for one pair that are too short, right and too long."""
+"""Fig. 1: plans for one pair that are too short, right, and too long."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from vhdiffuser.results.rollout_files import PlanSheet
 from vhdiffuser.types import FloatArray, Instance
 
 MISMATCH = (0.5, 1.0, 1.4)
-"""Lengths of the plans in Fig. 1, as multiples of L_hat, where there are no planners of fixed horizons."""
+"""Plan lengths in Fig. 1 as multiples of L_hat, without fixed-horizon planners."""
 
 
 def plan_sheet(
@@ -23,23 +23,23 @@ def plan_sheet(
     seed: int,
     fixed: Mapping[int, BatchPlanner] | None = None,
 ) -> PlanSheet:
-    """Fig. 1: one pair among `instances`, planned too short, right and too long.
+    """Fig. 1: one pair among `instances`, planned too short, right, and too long.
 
-    With planners of three horizons (`fixed`, by horizon) each plans at its own, for the pair whose L_hat is nearest to
+    With planners of three horizons (`fixed`, by horizon), each plans at its own, for the pair whose L_hat is nearest to
     the middle one. Otherwise VHD plans the pair with the longest L_hat at multiples of it.
     """
     spec = planner.spec
     starts = np.stack([spec.planning_state(env.reset(item)) for item in instances])
     goals = np.stack([item.goal for item in instances])
     predicted = planner.predict_lengths(starts, goals)
-    assert predicted is not None, "a sheet is drawn of planners that predict lengths"
+    assert predicted is not None, "this figure needs planners that predict lengths"
     if fixed:
         planners = dict(sorted(fixed.items()))
         H = list(planners)[len(planners) // 2]
         number = int(np.abs(predicted - H).argmin())
         rule = f"its predicted length ({predicted[number]}) is nearest to {H}"
     else:
-        # A pair whose longest plan still fits below T_max shows all three lengths.
+        # Choose a pair whose longest plan fits below T_max, to show all three lengths.
         number = int(np.where(predicted * MISMATCH[-1] <= spec.T_max, predicted, 0).argmax())
         lengths = np.clip(np.rint(predicted[number] * np.array(MISMATCH)), spec.L_min, spec.T_max).astype(np.int64)
         planners = {int(length): planner for length in lengths}

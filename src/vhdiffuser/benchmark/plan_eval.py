@@ -1,7 +1,7 @@
-"""Evaluation of plans without execution: plans between two states of held-out episodes, compared with the episodes.
+"""Evaluation of plans without execution: plans between states of held-out episodes, compared with the episodes.
 
 A plan has no unique ground truth, so it is measured by what good plans share with the data: they stay close to the
-data, move no faster than it, and take about as long as the episode did, or less.
+data, move no faster than it, and take about as long as the episode, or less.
 """
 
 from __future__ import annotations
@@ -13,26 +13,31 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from vhdiffuser.benchmark.length_eval import PAIRS_SEED, recorded_pairs
+from vhdiffuser.benchmark.methods import load_method
 from vhdiffuser.data.motion import fastest_motion
+from vhdiffuser.envs.datasets import load_dataset
+from vhdiffuser.envs.environment import Environment
+from vhdiffuser.envs.recorded import HELD_OUT
 from vhdiffuser.planner.planner import Planner
 from vhdiffuser.types import Episodes, FloatArray
+from vhdiffuser.weights.places import Source
 
 _STATES = 200_000
-"""Approximate number of training states that plans are compared with, spread evenly over the data."""
+"""Approximate number of training states to compare plans with, evenly subsampled."""
 
 
 @dataclass(frozen=True)
 class PlanEvaluation:
-    """Summary figures, and the values behind them."""
+    """Summary figures and the values behind them."""
 
     figures: dict[str, float | int]
-    """Name -> figure."""
+    """Figures by name."""
     recorded: FloatArray
-    """(n,) steps that the episodes took."""
+    """(n,) steps in the episodes."""
     planned: FloatArray
     """(n,) steps of the plans."""
     distance: FloatArray
-    """(n,) each plan's largest normalised distance from the training data."""
+    """(n,) largest normalised distance of each plan from the training data."""
 
     def to_json(self) -> dict[str, Any]:
         """The figures as a JSON-serialisable dict."""
@@ -44,8 +49,8 @@ def evaluate_plans(
 ) -> PlanEvaluation:
     """Plan between n pairs of states of held-out episodes.
 
-    Distances are infinity norms over the normalised goal dimensions, like epsilon, to the nearest training state. The
-    distances of the held-out episodes themselves are the reference.
+    Distances to the nearest training state are infinity norms over the normalised goal dimensions, as for epsilon. The
+    held-out episodes' own distances are the reference.
     """
     spec, normalizer = planner.spec, planner.normalizer
 
@@ -80,3 +85,17 @@ def evaluate_plans(
         planned=planned,
         distance=away,
     )
+
+
+def evaluate_held_out(
+    environment: Environment, source: Source = "auto", n: int = 200, seed: int = PAIRS_SEED
+) -> dict[str, Any]:
+    """Evaluate an environment's planner on n pairs of held-out episodes.
+
+    Training holds out episodes only if there is no simulator; `held_out` says whether it did.
+    """
+    training, held_out = load_dataset(environment.name).episodes.split(environment.held_out or HELD_OUT)
+    planner = load_method("vhd", environment, source).planner
+    assert isinstance(planner, Planner)
+    result = evaluate_plans(planner, training, held_out, n, seed)
+    return {"environment": environment.name, "held_out": bool(environment.held_out), **result.to_json()}

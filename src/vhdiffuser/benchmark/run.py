@@ -1,7 +1,7 @@
 """The benchmark: each method under each protocol on the same instances, one row per execution.
 
-Instances are executed in shards of `BenchConfig.shard`, always whole: the last bits of a plan depend on the batch in
-which it is computed, so the rows of a shard are the same wherever and whenever it is run.
+Instances are executed in whole shards of `BenchConfig.shard`: the last bits of a plan depend on the batch in which it
+is computed, so a shard's rows are the same wherever and whenever it is run.
 """
 
 from __future__ import annotations
@@ -20,13 +20,20 @@ import numpy as np
 from vhdiffuser.benchmark.geodesic import Geodesic, make_geodesic
 from vhdiffuser.benchmark.methods import AnyChoice, Method, PlannerSource
 from vhdiffuser.benchmark.mismatch import plan_sheet
-from vhdiffuser.benchmark.settings import BenchConfig, Setting, describe_instances, distribution, make_setting
+from vhdiffuser.benchmark.records import kept_rollout, path_length, start_gap
+from vhdiffuser.benchmark.settings import (
+    PAPER,
+    BenchConfig,
+    Setting,
+    describe_instances,
+    distribution,
+    make_setting,
+)
 from vhdiffuser.cluster import run_on_ray
 from vhdiffuser.control.base import Controller
 from vhdiffuser.envs.checked import check_trained_for
-from vhdiffuser.envs.success import goal_distance
 from vhdiffuser.errors import ClippedLengthWarning, DataError
-from vhdiffuser.execution.executor import Executor, Outcome
+from vhdiffuser.execution.executor import Executor, Outcome, may_share
 from vhdiffuser.execution.simulators import Simulators
 from vhdiffuser.results.configs import differences
 from vhdiffuser.results.paths import plans_path, result_path, rollout_path
@@ -34,8 +41,6 @@ from vhdiffuser.results.rollout_files import KeptRollout, load_plans, save_plans
 from vhdiffuser.results.rows import Row, RowWriter, open_results
 from vhdiffuser.results.summary import Summary, summarize_cell
 from vhdiffuser.streams import STREAMS
-from vhdiffuser.trajectories import Rollout
-from vhdiffuser.types import EnvSpec, FloatArray
 
 _SHEET_PAIRS = 100
 """Instances among which the pair of Fig. 1 is chosen."""
@@ -52,9 +57,9 @@ def run_benchmark(
 ) -> list[Summary]:
     """Run what is missing from `folder`; returns a summary per method and protocol, over all given seeds.
 
-    All names, weight files and results files are checked before anything is simulated. Rows already
-    on disk are kept; `on_start` receives the number of missing rows, `on_row` each new row. A `cluster` executes
-    the shards on its nodes; the rows are written here.
+    All names, weights and results files are checked before anything is simulated. Rows on disk are kept; `on_start` is
+    called with the number of missing rows, `on_row` with each new row. With a `cluster`, shards are executed on its
+    nodes and rows are written here.
     """
     bench = _Bench(config, folder, planner_for, controller)
     runs, env, environment = bench.runs, bench.env, config.environment
@@ -71,15 +76,15 @@ def run_benchmark(
         ]
         for number, executed in bench.execute(shards) if cluster is None else _on_cluster(cluster, bench, shards):
             run, writer = runs[number], writers[runs[number]]
-            for row, kept in executed:
-                if row.instance in writer.present:
-                    continue
-                # The rollout first: a row implies that everything belonging to it is on disk.
-                if kept is not None:
-                    save_rollout(rollout_path(run.path, row.instance), kept)
-                writer.write(row)
-                if on_row is not None:
-                    on_row(row)
+            row, kept = executed
+            if row.instance in writer.present:
+                continue
+            # Write the rollout first: a row implies that everything belonging to it is on disk.
+            if kept is not None:
+                save_rollout(rollout_path(run.path, row.instance), kept)
+            writer.write(row)
+            if on_row is not None:
+                on_row(row)
         rows: dict[tuple[str, str], list[Row]] = {}
         for run, writer in writers.items():
             found = [writer.present[number] for number in range(len(run.setting.instances))]
@@ -94,7 +99,7 @@ def run_benchmark(
         }
         own = fixed if len(fixed) == 3 else None
         sheet = plans_path(folder, environment.name)
-        # Planners of their own horizons replace a sheet that VHD drew alone.
+        # Plans by fixed-horizon planners replace those drawn by VHD alone.
         due = not sheet.exists() or (own is not None and load_plans(sheet).planner != "")
         if config.keep and "vhd" in choices and paper and due:
             pairs, walls = paper[0][:_SHEET_PAIRS], environment.geometry.walls
@@ -105,14 +110,14 @@ def run_benchmark(
 
 @dataclass(frozen=True)
 class Cluster:
-    """Where shards are executed, and how a node there makes planners and controller, with its copy of the weights."""
+    """Where shards are executed, and how nodes create planners and controller from their copy of the weights."""
 
     address: str
     """`auto`, or the address of a Ray cluster."""
     planner_for: PlannerSource
-    """Makes the planners. Importable: it is sent to the nodes."""
+    """Creates the planners. Must be importable, since it is sent to the nodes."""
     make_controller: Callable[[], Controller]
-    """Makes the controller. Importable, too."""
+    """Creates the controller. Must be importable."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,21 +140,21 @@ class _Run:
 
     @property
     def shards(self) -> list[range]:
-        """Numbers of the instances of each shard."""
+        """Instance numbers of each shard."""
         n, size = len(self.setting.instances), self.config.shard
         return [range(begin, min(begin + size, n)) for begin in range(0, n, size)]
 
     def present(self, writer: RowWriter) -> set[int]:
-        """Numbers of its instances that have rows."""
+        """Numbers of the instances that already have rows."""
         return writer.present.keys() & set(range(len(self.setting.instances)))
 
 
 Executed = tuple[Row, KeptRollout | None]
-"""A row, and its rollout if that is kept."""
+"""A row, and its rollout if it is kept."""
 
 
 class _Bench:
-    """A benchmark ready to run: its settings, planners and controller."""
+    """A benchmark ready to run: settings, planners and controller."""
 
     def __init__(self, config: BenchConfig, folder: Path, planner_for: PlannerSource, controller: Controller) -> None:
         environment = config.environment
@@ -175,15 +180,44 @@ class _Bench:
             for seed in config.seeds
         ]  # fmt: skip
 
-    def execute(self, shards: Sequence[tuple[int, range]]) -> Iterator[tuple[int, Iterator[Executed]]]:
-        """Execute shards, given as (number of the run, numbers of its instances), one after the other, on all cores."""
+    def execute(self, shards: Sequence[tuple[int, range]]) -> Iterator[tuple[int, Executed]]:
+        """Execute shards, given as (run number, instance numbers), on all cores; yields each row with its run
+        number."""
         make = self.config.environment.require_simulator()
         with Simulators(make, self.config.slots, self.config.workers, self.config.environment.make()) as simulators:
-            for number, numbers in shards:
-                yield number, self._executed(self.runs[number], numbers, simulators)
+            for numbers, parts in self._together(shards, simulators.savable):
+                yield from self._executed(numbers, parts, simulators)
 
-    def _executed(self, run: _Run, numbers: range, simulators: Simulators) -> Iterator[Executed]:
-        planner, setting, config = run.choice.planner, run.setting, self.config
+    def _together(
+        self, shards: Sequence[tuple[int, range]], savable: bool
+    ) -> list[tuple[tuple[int, ...], list[range]]]:
+        """Groups of shards to execute together: those of one run or, if executions can be shared, of two (the one that
+        replans first)."""
+        due: dict[int, list[range]] = {}
+        for number, numbers in shards:
+            due.setdefault(number, []).append(numbers)
+        together: list[tuple[tuple[int, ...], list[range]]] = []
+        for number in list(due):
+            for other in [other for other in due if savable and self._shares(self.runs[number], self.runs[other])]:
+                both = [numbers for numbers in due[number] if numbers in due[other]]
+                together.append(((number, other), both))
+                for run in (number, other):
+                    due[run] = [numbers for numbers in due[run] if numbers not in both]
+        together += [((number,), numbers) for number, numbers in due.items()]
+        return [(runs, numbers) for runs, numbers in together if numbers]
+
+    @staticmethod
+    def _shares(run: _Run, other: _Run) -> bool:
+        """Whether two runs begin with the same plans for the same instances, and the second never replans."""
+        same = run.method.name == other.method.name and run.seed == other.seed
+        paper = run.protocol in PAPER and other.protocol in PAPER
+        return same and paper and may_share(run.setting.rule, other.setting.rule)
+
+    def _executed(
+        self, numbers: tuple[int, ...], shards: Sequence[range], simulators: Simulators
+    ) -> Iterator[tuple[int, Executed]]:
+        run, *others = (self.runs[number] for number in numbers)
+        planner, setting = run.choice.planner, run.setting
         executor = Executor(
             planner,
             self.controller,
@@ -192,25 +226,26 @@ class _Bench:
             seed=run.seed,
             horizon=run.header["horizon"],
             hit=setting.hit,
+            also=others[0].setting.rule if others else None,
         )
-        for outcome in executor.run([setting.instances[number] for number in numbers], numbers):
-            kept = kept_rollout(planner.spec, outcome) if outcome.number < config.keep else None
-            yield _row(run, outcome, self.geodesic), kept
+        instances = [(shard, [setting.instances[number] for number in shard]) for shard in shards]
+        for rule, outcome in executor.run_shards(instances):
+            number = numbers[rule is executor.also]
+            kept = kept_rollout(planner.spec, outcome) if outcome.number < self.config.keep else None
+            yield number, (_row(self.runs[number], outcome, self.geodesic), kept)
 
 
-def _on_cluster(
-    cluster: Cluster, bench: _Bench, shards: Sequence[tuple[int, range]]
-) -> Iterator[tuple[int, list[Executed]]]:
-    """Execute shards on the cluster's nodes; yields each once, as they finish."""
-    config = replace(bench.config, workers=1)  # a shard has one core
+def _on_cluster(cluster: Cluster, bench: _Bench, shards: Sequence[tuple[int, range]]) -> Iterator[tuple[int, Executed]]:
+    """Execute shards on the cluster's nodes; yields rows with their run numbers as they finish."""
+    config = replace(bench.config, workers=1)  # one core per shard
     headers = [json.dumps(run.header) for run in bench.runs]
     jobs = [(config, cluster.planner_for, cluster.make_controller, headers, *shard) for shard in shards]
     for job, executed in run_on_ray(_execute_there, jobs, cluster.address):
-        yield shards[job][0], executed
+        yield from ((shards[job][0], item) for item in executed)
 
 
 _benches: dict[str, _Bench] = {}
-"""The benchmark of this process, which executes one shard after the other of it."""
+"""The benchmark of this process, which executes its shards one after another."""
 
 
 def _execute_there(
@@ -230,13 +265,13 @@ def _execute_there(
             if differ := differences(json.loads(header), json.loads(json.dumps(run.header))):
                 details = "; ".join(f"{name}: {there} there, {here} here" for name, (here, there) in differ.items())
                 raise DataError(
-                    f"node {socket.gethostname()} would make other rows ({details}). All nodes need the same version, "
-                    "weights and data: let them share VHD_HOME."
+                    f"node {socket.gethostname()} would produce different rows ({details}). All nodes need the "
+                    "same version, weights and data: let them share VHD_HOME."
                 )
         _benches[key] = bench
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ClippedLengthWarning)
-        return [item for _, executed in _benches[key].execute([(number, numbers)]) for item in executed]
+        return [item for _, item in _benches[key].execute([(number, numbers)])]
 
 
 def _header(
@@ -296,32 +331,4 @@ def _row(run: _Run, outcome: Outcome, geodesic: Geodesic | None) -> Row:
         path=path_length(run.config.environment.spec, rollout.observations),
         score=None if setting.score is None else setting.score(rollout.observations, instance.goal),
         task=None if setting.tasks is None else outcome.number % setting.tasks + 1,
-    )
-
-
-def path_length(spec: EnvSpec, observations: FloatArray) -> float:
-    """Length of the path (T, observation_dim) in the goal dimensions, in the environment's units."""
-    places = spec.goal_of(spec.planning_state(observations)).astype(np.float64)
-    return float(np.linalg.norm(np.diff(places, axis=0), axis=1).sum())
-
-
-def start_gap(spec: EnvSpec, scale: FloatArray, rollout: Rollout) -> float:
-    """The largest distance between the place from which a plan was made and its first state (normalised)."""
-    places = [spec.goal_of(spec.planning_state(rollout.observations[step])) for step, _ in rollout.plans]
-    return max(
-        float(goal_distance(spec, scale, plan.states[0], place))
-        for (_, plan), place in zip(rollout.plans, places, strict=True)
-    )
-
-
-def kept_rollout(spec: EnvSpec, outcome: Outcome) -> KeptRollout:
-    """The part of an execution that figures and videos need."""
-    rollout = outcome.rollout
-    return KeptRollout(
-        number=outcome.number,
-        instance=outcome.instance,
-        success=rollout.success,
-        states=spec.planning_state(rollout.observations),
-        actions=rollout.actions,
-        plans=tuple((step, spec.goal_of(plan.states)) for step, plan in rollout.plans),
     )

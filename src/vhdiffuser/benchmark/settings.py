@@ -1,4 +1,4 @@
-"""The setting of a protocol: instances, replanning rule and success criterion."""
+"""Settings of a protocol: instances, replanning rule and success criterion."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from vhdiffuser.results.paths import PAIRS
 from vhdiffuser.types import FloatArray, Instance
 
 PAPER = ("ss", "rp")
-"""The paper's protocols: single-shot and replan-on-deviation. An environment may add others."""
+"""The paper's protocols: single-shot and replan-on-deviation. Environments may add others."""
 
 
 @dataclass(frozen=True)
@@ -39,32 +39,32 @@ class BenchConfig:
     protocols: tuple[str, ...] = ("ss", "rp")
     """Protocols to run each method under."""
     n: int | None = None
-    """Instances per seed; None: 1000, or all pairs of `instances`."""
+    """Instances per seed; None means 1000, or all pairs of `instances`."""
     seeds: tuple[int, ...] = (0,)
-    """Test seeds. Each fixes its instances and plans; 0 to 99 are for development, 100 and above for published
+    """Test seeds. Each determines its instances and plans; 0 to 99 are for development, 100 and above for published
     figures."""
     distribution: str = "reset"
     """How instances are drawn: `reset` (the environment's own) or `uniform` over free space."""
     instances: Path | None = None
-    """File with your own start-goal pairs, instead of random ones."""
+    """File with your own start-goal pairs, used instead of random ones."""
     threshold: float = THRESHOLD
     """Tracking error (normalised, infinity norm) above which `rp` replans."""
     check_every: int = CHECK_EVERY
-    """Control steps between two checks of the tracking error."""
+    """Control steps between checks of the tracking error."""
     warm_start: bool = False
-    """Whether replanning draws only the pieces ahead anew and keeps the rest of a composed plan."""
+    """Whether replanning resamples only the pieces ahead and keeps the rest of a composed plan."""
     keep: int = 10
     """Number of rollouts per seed to save in full, for figures and videos."""
     workers: int = 0
-    """Threads or processes that step simulators; 0: one per core."""
+    """Threads or processes that step simulators; 0 means one per core."""
     simulators: int = 0
-    """Simulators in use at once; 0: the environment's default."""
+    """Simulators in use at once; 0 means the environment's default."""
     shard: int = 200
-    """Instances that are planned and executed together; the last bits of their rows depend on it."""
+    """Instances planned and executed together; the last bits of their rows depend on it."""
 
     @property
     def size(self) -> int:
-        """Instances to draw."""
+        """Number of instances to draw."""
         return 1000 if self.n is None else self.n
 
     def __post_init__(self) -> None:
@@ -75,25 +75,25 @@ class BenchConfig:
         as_whole("shard", self.shard, least=1)
         for name in ("methods", "protocols"):
             if not getattr(self, name):
-                raise VhdError(f"no {name[:-1]} was given; name one or more of {name}.")
+                raise VhdError(f"no {name[:-1]} given; pass one or more {name}.")
         for seed in self.seeds:
             as_seed(seed)
         if not self.seeds:
-            raise VhdError("no seed was given; give at least one, for example 0.")
+            raise VhdError("no seed given; pass at least one, e.g. 0.")
         if len(set(self.seeds)) < len(self.seeds):
-            raise VhdError(f"seeds {' '.join(map(str, self.seeds))}: one is given twice and would count twice.")
+            raise VhdError(f"seeds {' '.join(map(str, self.seeds))}: one of them is repeated and would count twice.")
         if self.instances is not None and len(self.seeds) > 1:
-            raise VhdError("a file of pairs takes one seed: further seeds would count the same pairs again.")
+            raise VhdError("a file of pairs allows one seed only: more seeds would count the same pairs again.")
 
     @property
     def slots(self) -> int:
-        """Simulators to use: no more than there are instances."""
+        """Number of simulators: at most one per instance."""
         return min(self.simulators or self.environment.simulators, self.size)
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What a protocol fixes."""
+    """What a protocol defines."""
 
     instances: list[Instance]
     """Test cases."""
@@ -104,7 +104,7 @@ class Setting:
     score: Callable[[FloatArray, FloatArray], float] | None = None
     """(observations, goal) -> another benchmark's score of an episode."""
     tasks: int | None = None
-    """Another benchmark's number of tasks; instance i belongs to task i modulo this, plus 1."""
+    """Another benchmark's number of tasks; instance i belongs to task (i modulo this) + 1."""
 
 
 def make_setting(protocol: str, config: BenchConfig, env: PlanningEnv, seed: int) -> Setting:
@@ -117,7 +117,7 @@ def make_setting(protocol: str, config: BenchConfig, env: PlanningEnv, seed: int
         raise UnknownNameError(f"protocol of {environment.name}", protocol, [*PAPER, *environment.protocols])
     if distribution(config) != "reset":
         raise VhdError(
-            f"protocol '{protocol}' has its own instances; leave out the file of pairs and the distribution."
+            f"protocol '{protocol}' defines its own instances; leave out the file of pairs and the distribution."
         )
     theirs = environment.protocols[protocol]
     return Setting(
@@ -130,7 +130,7 @@ def make_setting(protocol: str, config: BenchConfig, env: PlanningEnv, seed: int
 
 
 def paper_instances(config: BenchConfig, env: PlanningEnv, seed: int) -> list[Instance]:
-    """The instances of the paper's protocols, drawn or read from a file."""
+    """Instances of the paper's protocols, drawn at random or read from a file."""
     if config.instances is None:
         if config.distribution not in config.environment.distributions:
             known = list(config.environment.distributions)
@@ -138,12 +138,12 @@ def paper_instances(config: BenchConfig, env: PlanningEnv, seed: int) -> list[In
         return draw_instances(env, config.size, seed, config.distribution)
     pairs = load_instances(config.instances, env)
     if config.n is not None and config.n > len(pairs):
-        raise VhdError(f"{config.instances}: {config.n} instances were requested, but it has {len(pairs)}.")
+        raise VhdError(f"{config.instances}: {config.n} instances requested, but the file has {len(pairs)}.")
     return pairs[: config.n]
 
 
 def distribution(config: BenchConfig) -> str:
-    """The distribution in the name of a results file: `pairs` for a user's own."""
+    """Distribution in the name of a results file: `pairs` for user-defined ones."""
     return config.distribution if config.instances is None else PAIRS
 
 

@@ -1,4 +1,4 @@
-"""How well a predictor's support tells walls from free space, from states alone: no map enters its making."""
+"""How well a predictor's support separates walls from free space. It is learned from states alone, without a map."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from vhdiffuser.streams import stream
 from vhdiffuser.types import FloatArray
 
 PLACES = 2000
-"""Places drawn in walls, and as many in free space."""
+"""Number of positions drawn in walls, and as many in free space."""
 
 
 def draw_places(
     environment: Environment, low: FloatArray, high: FloatArray, n: int, seed: int
 ) -> tuple[FloatArray, FloatArray]:
-    """(n, 2) places in walls and (n, 2) where the robot can be, uniform within the data's limits."""
+    """(n, 2) positions in walls and (n, 2) in free space, uniform within the data's limits."""
     geometry, rng = environment.geometry, np.random.default_rng(stream("support", seed))
     if not geometry.is_maze:
-        raise VhdError(f"{environment.name} has no walls to tell from free space.")
+        raise VhdError(f"{environment.name} has no walls.")
     walls, free = np.zeros((0, 2)), np.zeros((0, 2))
     while min(len(walls), len(free)) < n:
         points = rng.uniform(low, high, (4 * n, 2))
@@ -42,12 +42,12 @@ def auroc(higher: FloatArray, lower: FloatArray) -> float:
 def evaluate_support(
     predictor: LengthPredictor, environment: Environment, n: int = PLACES, seed: int = 0
 ) -> dict[str, float]:
-    """AUROC, shares flagged and reachable, mean spread: walls against free space, both within the data's limits."""
+    """AUROC, fractions flagged and reachable, mean spread: walls against free space, both within the data's limits."""
     spec, normalizer = predictor.spec, predictor.normalizer.select(predictor.spec.goal_dims)
     walls, free = draw_places(environment, normalizer.low, normalizer.high, n, seed)
     on_walls, on_free = predictor.support(walls), predictor.support(free)
     starts = np.zeros((n, spec.state_dim), np.float32)
-    # From places that the data surely knows: its own landmarks.
+    # Start at positions that the data certainly covers: its landmarks.
     assert predictor.landmarks is not None
     chosen = np.random.default_rng(stream("support starts", seed)).integers(len(predictor.landmarks.places), size=n)
     starts[:, list(spec.goal_dims)] = normalizer.unnormalize(predictor.landmarks.places[chosen])

@@ -1,7 +1,7 @@
-"""Sweeps: a grid of recipe fields over environments and training seeds, each point trained and evaluated.
+"""Sweeps: a grid of recipe fields over environments and training seeds; each point is trained and evaluated.
 
-Trainings that points share are made once: fields of `planning` need none. What is finished is on disk, so a sweep goes
-on where it stopped. A sweep is for choosing, so test seeds of 100 and above are refused (docs/seeds.md).
+Points share trainings where they can: fields of `planning` need none. Finished work is on disk, so a sweep can be
+resumed. A sweep is for tuning, so test seeds of 100 and above are refused (docs/seeds.md).
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from vhdiffuser.results.cells import FIRST_TEST_SEED
 from vhdiffuser.weights.places import find_model, run_folder
 
 _TRAINED = {"planner": ("planner", "planner_loop"), "length": ("length", "length_loop")}
-"""Parts of a recipe on which each network's training depends."""
+"""Parts of a recipe that each network's training depends on."""
 
 
 @dataclass(frozen=True)
 class SweepConfig:
-    """What to try, and how to judge it."""
+    """What to try, and how to evaluate it."""
 
     environments: tuple[str, ...]
     grid: Mapping[str, tuple[Any, ...]]
     """Values of each field, by its name in the recipe: `planner.stride`, `length.network.width`."""
     recipe: str = "default"
-    """Recipe that the points change."""
+    """Recipe to vary."""
     seeds: tuple[int, ...] = (0,)
     """Training seeds."""
     n: int = 100
@@ -57,12 +57,12 @@ class SweepConfig:
             as_seed(seed)
         if self.test_seed >= FIRST_TEST_SEED:
             raise VhdError(
-                f"test seed {self.test_seed} is for published figures: whatever a sweep chooses would be tuned on it. "
-                f"Choose on seeds 0 to {FIRST_TEST_SEED - 1}."
+                f"test seed {self.test_seed} is reserved for published figures, and a sweep would tune on it. "
+                f"Use seeds 0 to {FIRST_TEST_SEED - 1}."
             )
         for name in ("environments", "seeds", "protocols"):
             if not getattr(self, name):
-                raise VhdError(f"no {name[:-1]} was given; name one or more {name}.")
+                raise VhdError(f"no {name[:-1]} given; pass one or more {name}.")
 
     def points(self) -> list[Point]:
         """All points of the grid."""
@@ -86,31 +86,31 @@ class Point:
 
     @property
     def name(self) -> str:
-        """A name of its own, the same in every sweep."""
+        """A unique name, the same in every sweep."""
         return _digest([self.environment, dict(self.values), self.seed, self.recipe.name])
 
     def trains(self, kind: str) -> bool:
-        """Whether its planner or Length Predictor is trained for it; otherwise the one that is there is used."""
+        """Whether this point trains its own planner or Length Predictor; otherwise the existing one is used."""
         return any(name.split(".")[0] in _TRAINED[kind] for name in self.values)
 
     def run(self, kind: str) -> str:
-        """Name of the training run of its planner or Length Predictor: shared by all points that train alike."""
+        """Name of the training run of its planner or Length Predictor, shared by all points with equal training."""
         parts = [asdict(getattr(self.recipe, part)) for part in _TRAINED[kind]]
         return f"sweep-{kind}-{_digest([self.environment, parts])}"
 
 
 def parse_grid(texts: Sequence[str]) -> dict[str, tuple[Any, ...]]:
-    """`planner.stride=4,8` and so on: a comma separates values, each a JSON value or a word."""
+    """Parse `planner.stride=4,8` etc.: comma-separated values, each a JSON value or a word."""
     grid: dict[str, tuple[Any, ...]] = {}
     for text in texts:
         name, equals, values = text.partition("=")
         if not equals or not values or name.partition(".")[0] not in PARTS:
             raise VhdError(
-                f"'{text}': a field is given as PART.FIELD=VALUE,VALUE, for example planner.stride=4,8. "
-                f"Parts: {', '.join(PARTS)} (`vhd recipes show ENV` lists their fields)."
+                f"'{text}': write a field as PART.FIELD=VALUE,VALUE, e.g. planner.stride=4,8. Parts: "
+                f"{', '.join(PARTS)} (`vhd recipes show ENV` lists their fields)."
             )
         if name in grid:
-            raise VhdError(f"{name} is given twice; name all its values at once.")
+            raise VhdError(f"{name} is given twice; give all its values at once.")
         grid[name] = tuple(_value(value) for value in re.split(r",(?![^\[]*\])", values))
     return grid
 
@@ -151,14 +151,16 @@ class Sweep:
     folder: Path
 
     def __post_init__(self) -> None:
-        """Refuse a folder of another sweep, and whatever cannot work, before anything is trained."""
+        """Refuse a folder of another sweep and impossible points before anything is trained."""
         asked = json.loads(json.dumps(asdict(self.config)))
         path = self.folder / "sweep.json"
         if path.exists():
             there = json.loads(path.read_text(encoding="utf-8"))
             if there != asked:
                 differ = [key for key in asked if there.get(key) != asked[key]]
-                raise DataError(f"{path}: belongs to another sweep (other {', '.join(differ)}). Choose another folder.")
+                raise DataError(
+                    f"{path}: belongs to another sweep (different {', '.join(differ)}). Choose another folder."
+                )
         for point in self.config.points():
             get_environment(point.environment).require_simulator()
             if not dataset_path(point.environment).is_file() and (point.trains("planner") or point.trains("length")):
@@ -166,8 +168,8 @@ class Sweep:
             for kind in ("planner", "length"):
                 if not point.trains(kind) and not find_model(point.environment, kind).is_file():
                     raise DataError(
-                        f"{point.environment}: the grid changes nothing of its {kind}, and there is none. Run "
-                        f"`vhd train {kind} {point.environment}` first."
+                        f"{point.environment}: the grid does not change its {kind}, and no trained one exists. "
+                        f"Run `vhd train {kind} {point.environment}` first."
                     )
         with atomic_path(path) as temporary:
             temporary.write_text(json.dumps(asked, indent=2) + "\n", encoding="utf-8")
@@ -177,7 +179,7 @@ class Sweep:
         return self.folder / "points" / f"{point.name}.json"
 
     def tasks(self) -> dict[str, GraphTask]:
-        """What is still to do: trainings, each once, and the evaluation of each point after its own."""
+        """Remaining work: each training once, and the evaluation of each point after its trainings."""
         tasks: dict[str, GraphTask] = {}
         for point in self.config.points():
             if self.result_path(point).is_file():
@@ -193,7 +195,7 @@ class Sweep:
         return tasks
 
     def run(self, pool: RayPool | LocalPool) -> Iterator[tuple[str, int]]:
-        """Do it; yields each finished task and the number of all tasks."""
+        """Run the sweep; yields each finished task and the total number of tasks."""
         tasks = self.tasks()
         by_name = {f"evaluate {point.name}": point for point in self.config.points()}
         for name, result in run_graph(tasks, pool):
@@ -204,7 +206,7 @@ class Sweep:
             yield name, len(tasks)
 
     def results(self) -> list[dict[str, Any]]:
-        """The results of all finished points, the best first."""
+        """Results of all finished points, best first."""
         paths = [self.result_path(point) for point in self.config.points()]
         found = [json.loads(path.read_text(encoding="utf-8")) for path in paths if path.is_file()]
         first = self.config.protocols[0]
@@ -212,13 +214,13 @@ class Sweep:
 
 
 def _train(kind: str, point: Point) -> str:
-    """Train one network, or go on where that stopped."""
+    """Train one network, or resume its training."""
     recipe = point.recipe
     one = {"threads": 1}
     recipe = recipe.changed(planner_loop=one, length_loop=one)
     if kind == "length":
         return str(train_length(point.environment, recipe, name=point.run(kind)))
-    # Planning options are set when the point is evaluated, so that points which differ in them share this training.
+    # Planning options are applied in the evaluation, so points that differ only in them share this training.
     planning = get_recipe(point.environment, recipe.name).planning
     return str(train_planner(point.environment, replace(recipe, planning=planning), name=point.run(kind)))
 

@@ -24,32 +24,36 @@ from vhdiffuser.errors import TRAINING_PACKAGES, Interrupted, MissingExtraError,
 from vhdiffuser.signals import STOPPING, interrupt_on_signals
 
 COMMANDS: dict[str, tuple[str, str]] = {
-    "demo": ("vhdiffuser.cli.demo:Demo", "run the shipped weights and compare with the paper's numbers"),
-    "models": ("vhdiffuser.cli.models:Models", "list the shipped weights with their numbers; export your own"),
+    "demo": ("vhdiffuser.cli.demo:Demo", "run the shipped weights and compare with the paper's results"),
+    "models": ("vhdiffuser.cli.models:Models", "list the shipped weights with their results; export your own"),
     "envs": ("vhdiffuser.cli.envs:Envs", "list the environments and their settings"),
-    "data": ("vhdiffuser.cli.data:Data", "get, build, import, inspect and draw datasets"),
+    "data": ("vhdiffuser.cli.data:Data", "download, build, import, inspect and draw datasets"),
     "train": ("vhdiffuser.cli.train:Train", "train a planner, a Length Predictor or an inverse dynamics model"),
     "recipes": ("vhdiffuser.cli.recipes:Recipes", "show recipes: networks, training and planning options"),
-    "plan": ("vhdiffuser.cli.plan:PlanCommand", "plan from a start to a goal; write a picture, JSON, CSV or GIF"),
-    "export": ("vhdiffuser.cli.export:Export", "write ONNX models for computers without torch or Python"),
+    "plan": ("vhdiffuser.cli.plan:PlanCommand", "plan from a start to a goal; write an image, JSON, CSV or GIF"),
+    "export": ("vhdiffuser.cli.export:Export", "export ONNX models for computers without torch or Python"),
     "bench": ("vhdiffuser.cli.bench:Bench", "run the paper's methods and protocols on random instances"),
     "analyse": (
         "vhdiffuser.cli.analyse:Analyse",
-        "the paper's analyses: crops, length mismatch, unseen lengths, the predictor's terms, learning curves",
+        "the paper's analyses: crops, length mismatch, unseen lengths, ablation of the Length Predictor, "
+        "learning curves",
     ),
     "report": ("vhdiffuser.cli.bench:Report", "make tables and figures from benchmark results"),
-    "leaderboard": ("vhdiffuser.cli.leaderboard:Leaderboard", "rank planners, ours and anybody's, from their rows"),
+    "leaderboard": (
+        "vhdiffuser.cli.leaderboard:Leaderboard",
+        "rank planners, including third-party ones, from benchmark rows",
+    ),
     "sweep": (
         "vhdiffuser.cli.sweep:SweepCommand",
-        "try a grid of recipe fields, and compare them in a table and a plot",
+        "train and compare a grid of recipe settings",
     ),
     "reproduce": (
         "vhdiffuser.cli.reproduce:Reproduce",
-        "reproduce an environment, or all: data, training, benchmark, report",
+        "reproduce one environment or all: data, training, benchmark, report",
     ),
     "calibrate": (
         "vhdiffuser.cli.calibrate:Calibrate",
-        "learn how likely a planner arrives within a horizon, so that plans can keep a risk or a deadline",
+        "learn the probability of arriving within a horizon, to plan for a given risk or deadline",
     ),
     "eval-length": ("vhdiffuser.cli.eval_length:EvalLength", "evaluate a Length Predictor against true distances"),
     "eval-plans": ("vhdiffuser.cli.eval_plans:EvalPlans", "compare plans with held-out episodes; no simulator needed"),
@@ -65,7 +69,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "vhdiffuser.cli.serve:Serve",
         "open the web page: move the goal and watch horizon, plan and execution",
     ),
-    "import-diffuser": ("vhdiffuser.cli.import_diffuser:ImportDiffuser", "use a checkpoint of the original Diffuser"),
+    "import-diffuser": (
+        "vhdiffuser.cli.import_diffuser:ImportDiffuser",
+        "import a checkpoint of the original Diffuser",
+    ),
     "completion": ("vhdiffuser.cli.completion:Completion", "print a completion script for bash, zsh, tcsh or fish"),
 }
 
@@ -73,7 +80,7 @@ _SIGPIPE = 13
 _REFERENCE = re.compile(r"(.+\.py|[A-Za-z_]\w*(\.\w+)+):[A-Za-z_]\w*")
 """A reference to an environment: a file, or a module with a dot in its name, and an attribute."""
 _NAMELESS = ("serve", "envs", "report", "completion")
-"""Commands that take no environment name and use everything registered."""
+"""Commands without an environment argument, which use everything registered."""
 _BY_OPTION = ("import-diffuser", "demo")
 """Commands with their own option `--env`."""
 
@@ -96,19 +103,19 @@ def main() -> None:
     # Signals are handled like Ctrl-C: files are closed, worker processes end, and the message says how to continue.
     interrupt_on_signals()
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # a path may hold bytes that are no text
+        if isinstance(stream, io.TextIOWrapper):  # paths may contain bytes that are not valid text
             stream.reconfigure(errors="backslashreplace")
     code = run(sys.argv[1:])
     for number in STOPPING:  # there is nothing left to stop
         signal.signal(number, signal.SIG_IGN)
-    gc.freeze()  # nothing is left to collect: with torch loaded, looking for it would take a second
+    gc.freeze()  # nothing left to collect: with torch loaded, a collection would take a second
     sys.exit(code)
 
 
 def run(arguments: list[str]) -> int:
     """Run one command. Returns 0 on success, 1 on an error, 2 for an invalid command line, 128 + n after signal n.
 
-    Output that nobody reads any more (`vhd envs | head -1`) counts as SIGPIPE, as for other programs.
+    A closed output pipe (`vhd envs | head -1`) counts as SIGPIPE, as for other programs.
     """
     try:
         code = _run(arguments)
@@ -119,13 +126,13 @@ def run(arguments: list[str]) -> int:
         return 128 + _SIGPIPE
     except OSError as error:  # standard output on a full disk
         _drop_output()
-        print(f"vhd: the output could not be written ({error}).", file=sys.stderr)
+        print(f"vhd: the output cannot be written ({error}).", file=sys.stderr)
         return 1
     return code
 
 
 def _drop_output() -> None:
-    """Send the rest of the output nowhere: Python would try to write it again when it ends."""
+    """Discard the rest of the output; otherwise Python would try to write it again at exit."""
     with suppress(OSError, ValueError, AttributeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -161,10 +168,10 @@ def _run(arguments: list[str]) -> int:
     except BrokenPipeError:
         raise
     except OSError as error:
-        print(f"vhd: {error}. Check that path, its disk and your rights to it.", file=sys.stderr)
+        print(f"vhd: {error}. Check that path, its disk and your permissions.", file=sys.stderr)
         return 1
     except MemoryError:
-        print("vhd: out of memory. Ask for less at once, or close other programs.", file=sys.stderr)
+        print("vhd: out of memory. Use a smaller size or batch, or close other programs.", file=sys.stderr)
         return 1
     except SystemExit as stop:  # tyro: 0 after --help, 2 after an invalid option
         return stop.code if isinstance(stop.code, int) else 2
@@ -174,7 +181,7 @@ def _run(arguments: list[str]) -> int:
 def _with_references(command: str, arguments: list[str]) -> list[str]:
     """Register the environments that arguments refer to (`my_robot.py:make`, `--env package.module:make`).
 
-    A reference is replaced by its environment's name. Those of `--planner` are left as they are.
+    A reference is replaced by its environment's name. References of `--planner` are left as they are.
     """
     found: list[str] = []
     rest = iter(arguments)
@@ -200,7 +207,7 @@ def _with_references(command: str, arguments: list[str]) -> list[str]:
 
 @contextmanager
 def _warnings_in_words() -> Iterator[None]:
-    """Print our own warnings as one line on stderr, each text once; others as usual."""
+    """Print our own warnings as one line on stderr, each message once; others as usual."""
     shown: set[str] = set()
     with warnings.catch_warnings():
         usual = warnings.showwarning

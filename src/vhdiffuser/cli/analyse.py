@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 from tyro.conf import Positional
 
-from vhdiffuser.console import err, out, print_json, progress_bar
+from vhdiffuser.console import err, out, print_json, progress_bar, progress_bars
 from vhdiffuser.envs.registry import get_environment
 from vhdiffuser.weights.places import Source
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from vhdiffuser.analysis.arms import Study
+    from vhdiffuser.diffusion.options import OptionChanges
     from vhdiffuser.report.comparison import Comparison
     from vhdiffuser.training.loop import Status
 
@@ -25,22 +26,22 @@ Name = Annotated[str, tyro.conf.arg(metavar="ENV")]
 
 @dataclass(frozen=True, kw_only=True)
 class Common:
-    """Options of every analysis."""
+    """Options of all analyses."""
 
     env: Positional[Name]
     """Environment: see `vhd envs`."""
     n: int = 500
     """Instances per seed."""
     seeds: tuple[int, ...] = (100,)
-    """Test seeds, pooled: 0 to 99 for development, 100 and above for published figures."""
+    """Test seeds, pooled; 0 to 99 are for development, 100 and above for published figures."""
     weights: Source = "auto"
     """Models to use: trained (by you), shipped, auto (trained if available), or a folder of weights."""
     results: Path = Path("results")
-    """Folder of results: rows, table and figure go to `analysis` in it, and `vhd report` shows them."""
+    """Results folder; rows, table and figure go to its subfolder `analysis`, and `vhd report` includes them."""
     train: bool = True
-    """Train planners that are missing, with the default recipe (resumable); otherwise they are an error."""
+    """Train missing planners with the default recipe (resumable); otherwise a missing one is an error."""
     threads: int | None = None
-    """CPU threads of a training (default: torch's choice)."""
+    """CPU threads for training (default: torch's choice)."""
     json: bool = False
     """Print the table as a JSON list."""
     quiet: bool = False
@@ -54,18 +55,18 @@ class Common:
         return Study(environment, self.results, self.n, self.seeds, protocols, self.weights)
 
     def _train(self, study: Study, analysis: str) -> None:
-        """Train what the analysis needs and does not find."""
-        from vhdiffuser.analysis.studies import missing_trainings
-        from vhdiffuser.recipes.train import train_planner
+        """Train the planners that the analysis needs and that are missing."""
+        from vhdiffuser.analysis.studies import train_missing
 
-        for run, recipe in missing_trainings(study, analysis).items() if self.train else ():
-            with progress_bar(f"training {study.environment.name} {run}", "updates", self.quiet) as progress:
+        if not self.train:
+            return
+        with progress_bars(self.quiet) as progress:
 
-                def report(status: Status, progress: Any = progress) -> None:
-                    progress(status.update, status.updates, note=f"{status.seconds_left / 60:.1f} min to go")
+            def on_status(run: str, status: Status) -> None:
+                note = f"{status.seconds_left / 60:.1f} min left"
+                progress(f"training {self.env} {run}", status.update, status.updates, "updates", note)
 
-                changed = recipe.changed(planner_loop={"threads": self.threads})
-                train_planner(study.environment.name, changed, name=run, on_status=report)
+            train_missing(study, analysis, self.threads, on_status)
 
     def _show(self, analyse: Callable[..., Comparison], name: str) -> None:
         """Run the analysis with a progress bar; print its table and draw its figures."""
@@ -85,7 +86,7 @@ class Common:
 
 @dataclass(frozen=True, kw_only=True)
 class Crops(Common):
-    """Effect of variable-length training: planners trained on random and on fixed crops, used with the same predictors.
+    """Effect of variable-length training: planners trained on random or fixed crops, with the same Length Predictors.
 
     Example: vhd analyse crops maze2d-umaze --n 200
     """
@@ -96,7 +97,7 @@ class Crops(Common):
     """Protocols."""
 
     def run(self) -> None:
-        """Run it."""
+        """Run the analysis."""
         from vhdiffuser.analysis.studies import crops
 
         study = self._study(self.protocols)
@@ -106,41 +107,46 @@ class Crops(Common):
 
 @dataclass(frozen=True, kw_only=True)
 class Mismatch(Common):
-    """Robustness to length mismatch: SR and SPL of plans at lambda times their usual length.
+    """Robustness to length mismatch: SR and SPL of plans with lambda times their usual length.
 
     The usual length is L_hat, or a fixed horizon. Examples:
 
         vhd analyse mismatch maze2d-umaze --n 200
         vhd analyse mismatch maze2d-large --methods vhd fh-lp --scales 0.6 1 1.5
+        vhd analyse mismatch maze2d-large --methods vhd --retime 1.25
     """
 
     scales: tuple[float, ...] = (0.6, 0.8, 1.0, 1.25, 1.5, 2.0)
-    """lambda."""
+    """Values of lambda."""
     methods: tuple[str, ...] = ("vhd", "fh-lp", "fh-h1", "fh-h2", "fh-h3")
     """Methods."""
     protocols: tuple[str, ...] = ("ss",)
     """Protocols."""
     piece: int | None = None
-    """States of a piece; 0 draws every plan whole (default: the planner's own)."""
+    """States per piece; 0 plans in one piece (default: the planner's own)."""
+    retime: float | None = None
+    """Plans shorter than this many times the predicted distance are sampled at that length and sped up (default: the
+    planner's own)."""
 
     def run(self) -> None:
-        """Run it."""
+        """Run the analysis."""
         from vhdiffuser.analysis.studies import mismatch
 
         study = self._study(self.protocols)
         self._train(study, "mismatch")
-        self._show(lambda on_row: mismatch(study, self.scales, self.methods, on_row, piece=self.piece), "mismatch")
+        options: OptionChanges = {"piece": self.piece, "retime": self.retime}
+        self._show(lambda on_row: mismatch(study, self.scales, self.methods, on_row, **options), "mismatch")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Lengths(Common):
-    """Length generalisation: planners that never saw long crops, or crops of a range of lengths, plan at those lengths.
+    """Length generalisation: planners that never saw long crops, or crops in a range of lengths, plan at those lengths.
 
     Example: vhd analyse lengths maze2d-umaze
     """
 
     def run(self) -> None:
-        """Run it."""
+        """Run the analysis."""
         from vhdiffuser.analysis.studies import lengths
 
         study = self._study(("ss",))
@@ -152,10 +158,10 @@ class Lengths(Common):
 class Terms:
     """Ablation of the Length Predictor: the paper's and the default recipe, leaving out one part at a time.
 
-    Every variant is trained for as many updates, with phases that fit them. Examples:
+    All variants are trained for the same number of updates, with phases scaled to fit. Examples:
 
         vhd analyse terms maze2d-umaze --only paper paper-no-triangle default --updates 2000
-        vhd analyse terms maze2d-large --no-train         evaluate those already trained
+        vhd analyse terms maze2d-large --no-train         evaluate existing ones
     """
 
     env: Positional[Name]
@@ -163,24 +169,24 @@ class Terms:
     only: tuple[str, ...] = ()
     """Variants (default: all)."""
     updates: int = 4000
-    """Updates of every variant."""
+    """Updates per variant."""
     training_seeds: tuple[int, ...] = (0,)
-    """Seeds of training, each a run of its own."""
+    """Training seeds; each is a separate run."""
     pairs: int = 2000
     """Random pairs to evaluate on."""
     results: Path = Path("results")
-    """Folder of results: the table goes to `analysis` in it, and `vhd report` shows it."""
+    """Results folder; the table goes to its subfolder `analysis`, and `vhd report` includes it."""
     train: bool = True
-    """Train what is missing (resumable)."""
+    """Train missing variants (resumable)."""
     threads: int | None = None
-    """CPU threads of a training (default: torch's choice)."""
+    """CPU threads for training (default: torch's choice)."""
     json: bool = False
     """Print the table as a JSON list."""
     quiet: bool = False
     """No progress bars."""
 
     def run(self) -> None:
-        """Run it."""
+        """Run the analysis."""
         from vhdiffuser.analysis.terms import terms
 
         environment = get_environment(self.env)
@@ -212,12 +218,12 @@ class Curve(Common):
     """
 
     runs: tuple[str, ...] = ("vhd-paper",)
-    """Runs with snapshots. Those whose names end with `-paper` are driven by the paper's Length Predictor."""
+    """Runs with snapshots. Runs whose names end with `-paper` use the paper's Length Predictor."""
     protocols: tuple[str, ...] = ("ss", "rp")
     """Protocols."""
 
     def run(self) -> None:
-        """Run it."""
+        """Run the analysis."""
         from vhdiffuser.analysis.studies import curve
 
         study = self._study(self.protocols)

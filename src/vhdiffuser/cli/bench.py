@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from functools import cache
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -14,34 +13,25 @@ from tyro.conf import Positional
 
 from vhdiffuser.console import err, out, print_json, progress_bar
 from vhdiffuser.envs.registry import get_environment
-from vhdiffuser.errors import VhdError
 from vhdiffuser.weights.places import Source
 
 if TYPE_CHECKING:
-    from vhdiffuser.benchmark.methods import AnyChoice, ForeignChoice
-    from vhdiffuser.control.base import Controller
+    from vhdiffuser.benchmark.choices import Choices
+    from vhdiffuser.benchmark.methods import AnyChoice
+    from vhdiffuser.benchmark.settings import BenchConfig
     from vhdiffuser.report.video import View
     from vhdiffuser.results.rows import Row
     from vhdiffuser.results.summary import Summary
 
 
 Name = Annotated[str, tyro.conf.arg(metavar="ENV")]
-_OPTIONS = ("sampler", "steps", "gamma", "smoothing", "stretch", "candidates", "piece", "tube", "risk")
+_OPTIONS = ("sampler", "steps", "gamma", "smoothing", "stretch", "candidates", "piece", "tube", "retime", "risk")
 """The planning options among the options below."""
-
-
-@cache
-def _load_foreign(reference: str, environment: str) -> ForeignChoice:
-    """The planner of a reference, made once: it may load weights or data."""
-    from vhdiffuser.benchmark.methods import ForeignChoice
-    from vhdiffuser.planner.foreign import foreign_planner
-
-    return ForeignChoice(foreign_planner(reference, environment))
 
 
 @dataclass(frozen=True)
 class Bench:
-    """Run methods under protocols on the same random instances, and write one row per execution.
+    """Run methods under protocols on the same random instances, and write one row per execution to a results folder.
 
     If interrupted, run the same command again: finished rows are kept. Examples:
 
@@ -57,19 +47,19 @@ class Bench:
     env: Positional[Name]
     """Environment: see `vhd envs`."""
     methods: tuple[str, ...] = ()
-    """Methods to run: vhd, fh-lp, fh-h1, fh-h2, fh-h3 (default: those whose weights exist), or the same with networks
-    trained with `--recipe paper`: vhd-paper, fh-lp-paper, fh-h1-paper and so on."""
+    """Methods to run: vhd, fh-lp, fh-h1, fh-h2, fh-h3 (default: those with weights), or the same with networks trained
+    with `--recipe paper`: vhd-paper, fh-lp-paper, fh-h1-paper and so on."""
     planner: tuple[str, ...] = ()
-    """Planners of anybody's to run, as file.py:name or package.module:name (docs/leaderboard.md); none of ours are run
-    beside them unless --methods names them."""
+    """Third-party planners to run, as file.py:name or package.module:name (docs/leaderboard.md); our methods are then
+    run only if --methods names them."""
     protocols: tuple[str, ...] = ("ss", "rp")
-    """ss (single-shot), rp (replan-on-deviation); of other benchmarks: d4rl-fixed, d4rl-random (one plan, its end
-    held), d4rl-fixed-rp, d4rl-random-rp (replanning), ogbench."""
+    """Protocols: ss (single-shot), rp (replan-on-deviation); from other benchmarks: d4rl-fixed, d4rl-random (one plan,
+    its end held), d4rl-fixed-rp, d4rl-random-rp (replanning), ogbench."""
     n: int | None = None
     """Instances per seed (default 1000, or all pairs of --instances)."""
     seeds: tuple[int, ...] = (0,)
-    """Test seeds. Each fixes its instances and plans, and has its own results file; the summary pools them. 0 to 99 are
-    for development, 100 and above for published figures."""
+    """Test seeds. Each determines its instances and plans, and has its own results file; the summary pools them. 0 to
+    99 are for development, 100 and above for published figures."""
     distribution: Literal["reset", "uniform"] = "reset"
     """How instances are drawn: by the environment's reset, or uniformly over free space."""
     instances: Path | None = None
@@ -82,79 +72,69 @@ class Bench:
     gamma: float | None = None
     """Margin on the predicted length (default: the planner's)."""
     smoothing: float | None = None
-    """Smoothing time of plans in control steps; 0: through every knot (default: the planner's own)."""
+    """Smoothing time of plans in control steps; 0 passes through every knot (default: the planner's)."""
     stretch: float | None = None
-    """How many times slower than the data plans move (default: the planner's)."""
+    """Factor by which plans are slower than the data (default: the planner's)."""
     candidates: int | None = None
-    """Candidates drawn per plan; the one that least violates predicted distances is kept. 1 is no selection
-    (default: the planner's own)."""
+    """Candidates sampled per plan; the one that least violates predicted distances is used. 1 means no selection
+    (default: the planner's)."""
     piece: int | None = None
-    """States of a piece: longer plans are composed of pieces along a route; 0 draws every plan whole (default: the
-    planner's own)."""
+    """States per piece: longer plans are composed of pieces along a route; 0 plans in one piece (default: the
+    planner's)."""
     tube: float | None = None
-    """How far composed plans may leave their route, in radii of its regions (default: the planner's own)."""
+    """Maximum distance of composed plans from their route, in radii of its regions (default: the planner's)."""
+    retime: float | None = None
+    """Plans shorter than this many times the predicted distance are sampled at that length and sped up within the
+    data's speed and acceleration (default: the planner's)."""
     risk: float | None = None
-    """Accepted probability of not arriving: plans take the shortest length that keeps it, as calibrated (`vhd
-    calibrate`), in place of gamma (default: the planner's own)."""
+    """Accepted probability of not arriving: plans use the shortest length that meets it, as calibrated (`vhd
+    calibrate`), instead of gamma (default: the planner's)."""
     controller: str | None = None
     """Controller: pd, displacement, inverse_dynamics, path_following or a registered one (default: the environment's;
-    methods of the recipe `paper` read plans by their index)."""
+    methods of the recipe `paper` read plans by index)."""
     position_gain: float | None = None
-    """PD gain: action per unit of position error (default: the controller's)."""
+    """PD gain: action per unit of position error (default: the environment's)."""
     velocity_gain: float | None = None
-    """PD gain: action per unit of velocity error (default: the controller's)."""
+    """PD gain: action per unit of velocity error (default: the environment's)."""
     threshold: float | None = None
     """rp: normalised tracking error above which to replan (default: the benchmark's)."""
     check_every: int | None = None
-    """rp: control steps between two checks of the tracking error (default: the benchmark's)."""
+    """rp: control steps between checks of the tracking error (default: the benchmark's)."""
     warm_start: bool = False
-    """When replanning, draw only the pieces ahead anew and keep the rest of a composed plan."""
+    """When replanning, resample only the pieces ahead and keep the rest of a composed plan."""
     weights: Source = "auto"
     """Models to use: trained (by you), shipped, auto (trained if available), or a folder of weights."""
     out: Path = Path("results")
-    """Folder of the rows."""
+    """Results folder for the rows."""
     keep: int = 10
     """Number of rollouts per seed to save in full, for figures and videos."""
     video: Literal["top", "camera"] | None = None
-    """Also write GIFs of the saved rollouts: drawn from above with their plans, or by the simulator's camera."""
+    """Also write GIFs of the saved rollouts: drawn from above with their plans, or through the simulator's camera."""
     workers: int = 0
-    """Simulator processes; 0: one per core."""
+    """Simulator processes; 0 means one per core."""
     ray: str | None = None
-    """Run on a Ray cluster (extra `ray`): its address, or auto for the one that runs here; without one, this machine's
+    """Run on a Ray cluster (extra `ray`): its address, or auto for the one running here; without one, on this machine's
     cores. The rows are the same."""
     json: bool = False
     """Print the summary as a JSON list of objects."""
     quiet: bool = False
-    """No progress bar and no messages."""
+    """No progress bar, no messages."""
 
     def run(self) -> None:
-        """Run what is missing, print the summary."""
+        """Run what is missing and print the summary."""
         from vhdiffuser.benchmark.methods import METHODS
         from vhdiffuser.benchmark.run import Cluster, run_benchmark
-        from vhdiffuser.benchmark.settings import BenchConfig
 
         environment = get_environment(self.env)
         environment.require_simulator()
-        spec = environment.spec
-        config = BenchConfig(
-            environment=environment,
-            methods=(*self._methods(), *self.foreign()),
-            protocols=self.protocols,
-            n=self.n,
-            seeds=self.seeds,
-            distribution=self.distribution,
-            instances=self.instances,
-            warm_start=self.warm_start,
-            keep=self.keep,
-            workers=self.workers,
-        )
-        given = {key: getattr(self, key) for key in ("threshold", "check_every") if getattr(self, key) is not None}
-        config = replace(config, **given)
+        choices = self._choices()
+        for name, reason in () if self.quiet else choices.skipped().items():
+            err.print(f"skipping {name}: {reason}")
         predicted: list[int] = []  # predicted plan lengths
         candidates: set[int] = set()
 
         def choose(method: str, environment: str) -> AnyChoice:
-            choice = self.choose(method, environment)
+            choice = choices.choose(method, environment)
             candidates.add(choice.candidates)
             return choice
 
@@ -166,16 +146,17 @@ class Bench:
                 show_row(row)
 
             summaries = run_benchmark(
-                config,
+                self._config(choices.names()),
                 self.out,
                 choose,
-                self.make_controller(),
+                choices.make_controller(),
                 on_row=on_row,
                 on_start=on_start,
-                cluster=None if self.ray is None else Cluster(self.ray, self.choose, self.make_controller),
+                cluster=None if self.ray is None else Cluster(self.ray, choices.choose, choices.make_controller),
             )
         if self.video is not None:
             self._write_videos(self.video)
+        spec = environment.spec
         clipped = sum(length == spec.T_max for length in predicted)
         if clipped and not self.quiet:
             err.print(
@@ -186,6 +167,37 @@ class Bench:
         else:
             print_summaries(summaries, candidates)
             out.print(f"rows: {self.out / spec.name}   report: vhd report {self.out}")
+
+    def _choices(self) -> Choices:
+        from vhdiffuser.benchmark.choices import Choices
+
+        return Choices(
+            self.env,
+            self.methods,
+            self.planner,
+            self.weights,
+            options={name: getattr(self, name) for name in _OPTIONS},
+            controller=self.controller,
+            gains={"position_gain": self.position_gain, "velocity_gain": self.velocity_gain},
+        )
+
+    def _config(self, names: tuple[str, ...]) -> BenchConfig:
+        from vhdiffuser.benchmark.settings import BenchConfig
+
+        given = {key: getattr(self, key) for key in ("threshold", "check_every") if getattr(self, key) is not None}
+        return BenchConfig(
+            environment=get_environment(self.env),
+            methods=names,
+            protocols=self.protocols,
+            n=self.n,
+            seeds=self.seeds,
+            distribution=self.distribution,
+            instances=self.instances,
+            warm_start=self.warm_start,
+            keep=self.keep,
+            workers=self.workers,
+            **given,
+        )
 
     @contextmanager
     def _progress(self) -> Iterator[tuple[Callable[[int], None], Callable[[Any], None]]]:
@@ -203,64 +215,6 @@ class Bench:
                 progress(done, total, note=f"{row.method} {row.protocol}, {hits / done:.1%} so far")
 
             yield on_start, on_row
-
-    def choose(self, method: str, environment: str) -> AnyChoice:
-        """The planner of a method, with these options, or the one of --planner that has this name."""
-        from vhdiffuser.benchmark.methods import load_method
-
-        if method in (foreign := self.foreign()):
-            return foreign[method]
-        options = {name: getattr(self, name) for name in _OPTIONS}
-        return load_method(method, environment, self.weights, **options)
-
-    def foreign(self) -> dict[str, ForeignChoice]:
-        """The planners of --planner by name."""
-        found: dict[str, ForeignChoice] = {}
-        for reference in self.planner:
-            place, colon, attribute = reference.rpartition(":")
-            place = str(Path(place).resolve()) if place.endswith(".py") else place
-            choice = _load_foreign(f"{place}{colon}{attribute}", self.env)
-            if (name := choice.planner.name) in found:
-                raise VhdError(f"two planners are named '{name}': give one of them another `name`.")
-            found[name] = choice
-        return found
-
-    def _methods(self) -> tuple[str, ...]:
-        """The methods of ours to run: none beside a planner of anybody's, unless they are named."""
-        if not self.planner:
-            return self.methods or self._methods_there()
-        if given := [f"--{name}" for name in _OPTIONS if getattr(self, name) is not None and not self.methods]:
-            raise VhdError(
-                f"{', '.join(given)}: of our planners, which are not run here. Leave out, or name --methods."
-            )
-        return self.methods
-
-    def _methods_there(self) -> tuple[str, ...]:
-        """The table's methods whose weights exist; prints which are skipped, and how to train them."""
-        from vhdiffuser.benchmark.methods import TABLE_METHODS, missing_methods
-
-        missing = missing_methods(get_environment(self.env), self.weights)
-        if len(missing) == len(TABLE_METHODS):
-            raise missing["vhd"]
-        if not self.quiet:
-            for name, reason in missing.items():
-                err.print(f"skipping {name}: {reason}")
-        return tuple(name for name in TABLE_METHODS if name not in missing)
-
-    def make_controller(self) -> Controller:
-        """The chosen controller, with these options; by default the environment's, by index for the recipe `paper`."""
-        from vhdiffuser.benchmark.methods import controller_for
-        from vhdiffuser.control.base import default_controller
-        from vhdiffuser.control.pd import PDConfig, PDController
-
-        environment = get_environment(self.env)
-        spec = environment.spec
-        name = self.controller or controller_for(self.methods, environment)
-        if name == "pd":
-            names = ("position_gain", "velocity_gain")
-            gains = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
-            return PDController(spec, replace(PDConfig(), **gains))
-        return default_controller(spec, self.weights, name)
 
     def _write_videos(self, view: View) -> None:
         from vhdiffuser.report.video import write_rollout
@@ -298,7 +252,7 @@ def print_summaries(summaries: list[Summary], candidates: set[int]) -> None:
 
 @dataclass(frozen=True)
 class Report:
-    """Make the paper's Table II with our results next to it, as Markdown and HTML, and figures, from rows alone.
+    """Make the paper's Table II with our results next to it, in Markdown and HTML, and figures, from rows alone.
 
     Example: vhd report results
     """
@@ -306,9 +260,9 @@ class Report:
     folder: Positional[Path]
     """Folder of rows written by `vhd bench`."""
     out: Path | None = None
-    """Folder to write to (default: beside the rows)."""
+    """Folder to write to (default: next to the rows)."""
     json: bool = False
-    """Print the files written as one JSON object."""
+    """Print the written files as one JSON object."""
 
     def run(self) -> None:
         """Write the report."""

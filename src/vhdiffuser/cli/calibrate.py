@@ -1,8 +1,8 @@
-"""`vhd calibrate`: learn how likely a planner arrives within a horizon, and check what it promises."""
+"""`vhd calibrate`: learn the probability of arriving within a horizon, and check the calibration."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Calibrate:
-    """Execute plans at many horizons, and learn how likely this planner with this controller arrives in time.
+    """Execute plans at many horizons, and learn the probability that this planner and controller arrive in time.
 
-    Writes calibration.json beside the planner's weights. Then `--risk 0.05` (or `risk=0.05` in Python) takes the
-    shortest horizon at which 95 % arrive, and `deadline` says whether a number of steps suffices. If interrupted, run
-    the same command again: finished executions are kept. Without a simulator it learns from held-out
-    episodes. Examples:
+    Writes calibration.json beside the planner's weights. From then on `load_planner` and `vhd plan` take the shortest
+    horizon at which 99 % arrive; `--risk 0.05` (or `risk=0.05` in Python) that at which 95 % do, and `deadline` says
+    whether a number of steps suffices. If interrupted, run the same command again: finished executions are kept.
+    Without a simulator it learns from held-out episodes. Examples:
 
         vhd calibrate maze2d-large
         vhd calibrate maze2d-large --n 1000 --workers 0
-        vhd calibrate maze2d-large --check                 compare promises with 1000 fresh instances
+        vhd calibrate maze2d-large --check                 check it on 1000 fresh instances
         vhd plan maze2d-large --start 1 1 --goal 7 9 --risk 0.05
     """
 
@@ -43,25 +43,25 @@ class Calibrate:
     protocol: Literal["ss", "rp"] = "ss"
     """How plans are executed: single-shot, or replan-on-deviation. Arriving means within the first plan's length."""
     seed: int | None = None
-    """Seed of the instances (default 90, which nothing else uses; with --check 202)."""
+    """Seed of the instances (default 90, used for nothing else; with --check 205)."""
     candidates: int | None = None
-    """Candidates drawn per plan (default: the planner's own)."""
+    """Candidates sampled per plan (default: the planner's)."""
     steps: int | None = None
-    """Reverse steps (default: the planner's own)."""
+    """Reverse steps (default: the planner's)."""
     weights: Source = "auto"
     """Models to use: trained (by you), shipped, auto (trained if available), or a folder of weights."""
     out: Path | None = None
-    """File to write (default: calibration.json beside the planner's weights); with --check, the folder of rows and
+    """File to write (default: calibration.json next to the planner's weights); with --check, the folder for rows and
     figure (default: results/analysis/calibration)."""
     check: bool = False
-    """Do not calibrate: execute fresh instances at risks 0.2, 0.1, 0.05 and 0.01, and print promised and realised
-    failures."""
+    """Check the calibration instead: execute fresh instances at risks 0.2, 0.1, 0.05 and 0.01, and print promised and
+    realised failures."""
     workers: int = 0
-    """Threads or processes that step simulators; 0: one per core."""
+    """Threads or processes that step simulators; 0 means one per core."""
     json: bool = False
     """Print one JSON object."""
     quiet: bool = False
-    """No progress bar and no remarks."""
+    """No progress bar, no messages."""
 
     def run(self) -> None:
         """Calibrate and write, or check and print."""
@@ -85,7 +85,7 @@ class Calibrate:
     def _calibrate(self, planner: Planner, controller: Controller | None, beside: Path) -> None:
         from vhdiffuser.benchmark.calibrate import SEED, calibrate
         from vhdiffuser.files import home
-        from vhdiffuser.planner.calibrated import FILE, write_calibration
+        from vhdiffuser.planner.calibrated import DEFAULT_RISK, FILE, write_calibration
 
         with progress_bar(f"calibrate {self.env}", "executions", self.quiet) as progress:
             calibration = calibrate(
@@ -100,6 +100,7 @@ class Calibrate:
                 workers=self.workers,
                 on_done=progress,
             )
+        calibration = replace(calibration, default_risk=DEFAULT_RISK)
         path = write_calibration(self.out or beside / FILE, calibration)
         if self.json:
             print_json({"written": str(path), **calibration.to_json()})
@@ -111,7 +112,7 @@ class Calibrate:
     def _check(self, planner: Planner, models: dict[str, str], controller: Controller | None) -> None:
         from vhdiffuser.benchmark.calibration_check import SEED, check_calibration
         from vhdiffuser.files import atomic_path
-        from vhdiffuser.report.calibration_figures import reliability_diagram
+        from vhdiffuser.report.calibration_figures import markdown_table, reliability_diagram
 
         folder = self.out or Path("results/analysis/calibration")
         with progress_bar(f"check {self.env}", "executions", self.quiet) as progress:
@@ -129,19 +130,21 @@ class Calibrate:
         figure = folder / f"calibration-{planner.spec.name}.png"
         with atomic_path(figure) as temporary:
             reliability_diagram(planner.spec.name, results, temporary)
+        with atomic_path(figure.with_suffix(".md")) as temporary:
+            temporary.write_text(markdown_table(planner.spec.name, results), encoding="utf-8")
         if self.json:
             print_json({"environment": planner.spec.name, "figure": str(figure), "results": results})
             return
         for line in check_lines(results):
             out.print(line)
         if not self.quiet:
-            err.print(f"wrote {figure}")
+            err.print(f"wrote {figure} and the table {figure.with_suffix('.md').name}")
 
 
 def _print(calibration: Calibration) -> None:
-    """The multiples that keep some risks, by distance."""
+    """Print the multiples that meet some risks, by distance."""
     risks = (0.2, 0.1, 0.05, 0.01)
-    out.print("multiple of the predicted length that keeps a risk; (x) is the best failure share where none does")
+    out.print("multiple of the predicted length that meets a risk; (x): none does, lowest failure rate instead")
     out.print(f"{'predicted steps':>16}" + "".join(f"{f'risk {risk:g}':>16}" for risk in risks))
     columns = [calibration.margin(calibration.steps, risk) for risk in risks]
     for row, steps in enumerate(calibration.steps):

@@ -30,14 +30,14 @@ class Draw:
     env: Positional[Name]
     """Environment, or the name of an imported dataset."""
     out: Path = Path("data.png")
-    """Picture to write (PNG)."""
+    """Image to write (PNG)."""
     steps: int = 20_000
     """States to draw."""
     json: bool = False
     """Print one JSON object."""
 
     def run(self) -> None:
-        """Write the picture."""
+        """Write the image."""
         from vhdiffuser.report.data_figures import draw_dataset
 
         dataset = load_dataset(self.env)
@@ -50,7 +50,7 @@ class Draw:
 
 @dataclass(frozen=True)
 class WalkerCommand:
-    """Train the directional ant walker that builds antmaze data (extra `walker`; hours; resumable).
+    """Train the directional ant walker that generates antmaze data (extra `walker`; takes hours; resumable).
 
     A trained walker ships with the package; use this only to train another. Example:
 
@@ -87,7 +87,7 @@ class WalkerCommand:
 
 @dataclass(frozen=True)
 class Data:
-    """Get, build, import, inspect and draw datasets."""
+    """Download, build, import, inspect and draw datasets."""
 
     command: Annotated[
         Annotated[Get, tyro.conf.subcommand("get")]

@@ -1,4 +1,4 @@
-"""`vhd data import`: import a user's own trajectories."""
+"""`vhd data import`: import your own trajectories."""
 
 from __future__ import annotations
 
@@ -10,21 +10,19 @@ from tyro.conf import Positional
 
 from vhdiffuser.cli.data_info import print_dataset
 from vhdiffuser.console import err
-from vhdiffuser.data.store import dataset_path, save_dataset, writing_dataset
 from vhdiffuser.envs.registry import environments
-from vhdiffuser.errors import DataError
 from vhdiffuser.types import EnvSpec
 
 Dimensions = Annotated[tuple[str, ...], tyro.conf.arg(metavar="DIM ...")]
-"""Numbers or names of columns."""
+"""Columns by index or name."""
 
 
 @dataclass(frozen=True)
 class Import:
     """Import your own trajectories, or a local copy of an official file.
 
-    NAME is a new name for your own data, or an environment's name for its official file. FILE is a .csv with a row of
-    column names (`episode`, `time` and `action...` are understood); or .npz or .hdf5 with `observations` (N, o),
+    NAME is a new name for your own data, or an environment's name for its official file. FILE is a .csv with a header
+    row (columns `episode`, `time` and `action...` have a meaning); an .npz or .hdf5 with `observations` (N, o),
     optionally `actions` (N, m), and `episode_ends` (or `terminals`/`timeouts`); or `minari:DATASET_ID`. Examples:
 
         vhd data import my-robot log.csv --state-dims x y --goal-dims x y
@@ -38,33 +36,31 @@ class Import:
     file: Positional[Annotated[str, tyro.conf.arg(metavar="FILE")]]
     """File to read, or minari:DATASET_ID."""
     state_dims: Dimensions | None = None
-    """Columns of the observation to plan in, by number or name (default: all)."""
+    """Observation columns to plan in, by index or name (default: all)."""
     goal_dims: Dimensions | None = None
-    """Dimensions of the planning state that a goal specifies (default: all)."""
+    """Planning-state dimensions that a goal specifies (default: all)."""
     velocity_dims: Dimensions | None = None
-    """Dimensions of the planning state with the velocity of each goal dimension, in units/s (default: none)."""
+    """Planning-state dimensions with the velocity of each goal dimension, in units/s (default: none)."""
     names: tuple[str, ...] | None = None
-    """Names of the observation's columns, for messages and figures (default: those in a .csv, or s0, s1, ...)."""
+    """Names of the observation columns, for messages and figures (default: those in a .csv, or s0, s1, ...)."""
     control_dt: float | None = None
-    """Seconds between two rows. With velocities it is checked against the data, or inferred if omitted (default without
-    velocities: 1, so that time is counted in steps)."""
+    """Seconds between rows. With velocities it is checked against the data, or inferred if omitted (default without
+    velocities: 1, i.e. time in steps)."""
     t_max: int | None = None
-    """Longest plan in states (default: the longest episode, at most 256)."""
+    """Maximum plan length in states (default: the longest episode, at most 256)."""
     l_min: int | None = None
-    """Shortest plan in states (default: 8)."""
+    """Minimum plan length in states (default: 8)."""
     epsilon: float | None = None
     """Goal tolerance on the normalised goal dimensions (default: 0.05)."""
     replace: bool = False
-    """Replace an existing dataset of that name."""
+    """Replace an existing dataset with this name."""
     json: bool = False
     """Print a description as one JSON object, as `vhd data info` does."""
 
     def run(self) -> None:
         """Read, validate and save the data."""
-        from vhdiffuser.envs.importing import import_dataset
+        from vhdiffuser.envs.importing import save_import
 
-        if dataset_path(self.name).exists() and not self.replace:
-            raise DataError(f"a dataset '{self.name}' already exists. Pass --replace, or choose another name.")
         settings = {
             "state_dims": self.state_dims,
             "goal_dims": self.goal_dims,
@@ -76,9 +72,7 @@ class Import:
             "names": self.names,
         }
         given = {key: value for key, value in settings.items() if value is not None}
-        with writing_dataset(self.name):
-            dataset = import_dataset(self.name, self.file, **given)
-            save_dataset(dataset)
+        dataset = save_import(self.name, self.file, replace=self.replace, **given)
         own = self.name not in environments()
         if self.control_dt is None and own:
             err.print(f"control_dt: {_time_step(dataset.spec)}")
@@ -93,7 +87,5 @@ class Import:
 def _time_step(spec: EnvSpec) -> str:
     """How the time step of an import without --control-dt was determined."""
     if spec.velocity_dims is None:
-        return (
-            "none was given, so time is counted in control steps" if spec.control_dt == 1 else f"{spec.control_dt:g} s"
-        )
-    return f"{spec.control_dt:g} s, which agrees with positions and velocities"
+        return "none given, so time is counted in control steps" if spec.control_dt == 1 else f"{spec.control_dt:g} s"
+    return f"{spec.control_dt:g} s, consistent with positions and velocities"

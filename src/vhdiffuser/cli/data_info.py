@@ -37,7 +37,7 @@ class Info:
             return
         from rich.table import Table
 
-        out.print(dataset_line(dataset))
+        out.print(str(dataset))
         for line in _spec_lines(dataset.spec, facts):
             out.print(line)
         table = Table()
@@ -58,17 +58,7 @@ def print_dataset(dataset: Dataset, as_json: bool, before: str = "") -> None:
     if as_json:
         print_json(summary(dataset))
     else:
-        out.print(before + dataset_line(dataset))
-
-
-def dataset_line(dataset: Dataset) -> str:
-    """A dataset in one line."""
-    episodes = dataset.episodes
-    made = " ".join(f"{key} {value}" for key, value in dataset.details.items() if key in ("seed", "file"))
-    return (
-        f"{dataset.spec.name}: {episodes.transitions:,} transitions in {len(episodes):,} episodes, "
-        f"source {dataset.source} {made}".rstrip()
-    )
+        out.print(f"{before}{dataset}")
 
 
 def _spec_lines(spec: EnvSpec, facts: dict[str, Any]) -> list[str]:

@@ -1,10 +1,11 @@
-"""`vhd demo`: run the shipped weights and compare with the paper's numbers."""
+"""`vhd demo`: run the shipped weights and compare with the paper's results."""
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 from tyro.conf import Positional
@@ -12,8 +13,8 @@ from tyro.conf import Positional
 from vhdiffuser.console import out, print_json, progress_bar
 from vhdiffuser.envs.registry import environment_of, get_environment
 from vhdiffuser.errors import VhdError
-from vhdiffuser.files import scratch_folder, sha256
-from vhdiffuser.weights.places import find_model, shipped_environments
+from vhdiffuser.files import scratch_folder
+from vhdiffuser.weights.places import Source, shipped_environments
 
 if TYPE_CHECKING:
     from vhdiffuser.benchmark.methods import PlannerChoice
@@ -22,14 +23,14 @@ if TYPE_CHECKING:
 
 PROTOCOLS = ("ss", "rp")
 PANELS = 6
-"""Rollouts per protocol in the picture."""
+"""Rollouts per protocol in the figure."""
 
 
 @dataclass(frozen=True)
 class Demo:
     """Plan and execute random instances with the shipped weights, single-shot and with replanning.
 
-    Prints success rate and executed steps with 95 % intervals next to the paper's, and saves a picture of plans and
+    Prints success rate and executed steps with 95 % intervals next to the paper's, and saves a figure of plans and
     rollouts. Needs no data and no training. Examples:
 
         vhd demo
@@ -39,7 +40,8 @@ class Demo:
     """
 
     planner: Positional[Annotated[str, tyro.conf.arg(metavar="ENV")]] = "maze2d-large"
-    """Environment with shipped weights (`vhd models`) or models that you trained, or a folder of exported models."""
+    """Environment with shipped weights (`vhd models`) or with models that you trained, or a folder of exported
+    models."""
     env: str | None = None
     """Environment to run a folder's weights in (default: the one they were trained for)."""
     n: int = 100
@@ -47,12 +49,12 @@ class Demo:
     seed: int = 0
     """Seed of the instances and plans."""
     risk: float | None = None
-    """Accepted probability of not arriving: plans take the shortest length that keeps it, as calibrated (`vhd
-    calibrate`), in place of gamma (default: the planner's own)."""
+    """Accepted probability of not arriving: plans use the shortest length that meets it, as calibrated (`vhd
+    calibrate`), instead of gamma (default: the planner's)."""
     out: Path = Path("out")
-    """Folder for the picture."""
+    """Folder for the figure."""
     workers: int = 0
-    """Simulator processes; 0: one per core."""
+    """Simulator processes; 0 means one per core."""
     json: bool = False
     """Print one JSON object."""
     quiet: bool = False
@@ -60,42 +62,36 @@ class Demo:
 
     def run(self) -> None:
         """Run, print, draw."""
-        from vhdiffuser.benchmark.run import run_benchmark
-        from vhdiffuser.benchmark.settings import BenchConfig
-        from vhdiffuser.control.base import make_controller
+        from vhdiffuser.benchmark.evaluate import evaluate
+        from vhdiffuser.control.base import default_controller
         from vhdiffuser.results.paths import result_path
 
-        choice, dynamics = self._models()
-        spec = choice.planner.spec
-        environment = environment_of(spec) if self.env is None else get_environment(self.env)
+        choice, source = self._models()
+        environment = environment_of(choice.planner.spec) if self.env is None else get_environment(self.env)
         if environment.simulator is None:
             raise VhdError(
-                f"{environment.name}: there is no simulator to execute plans in. Name one:  "
-                f"`vhd demo {self.planner} --env my_robot.py:make` (docs/extending.md)."
+                f"{environment.name} has no simulator to execute plans in. Name one:  `vhd demo {self.planner} "
+                "--env my_robot.py:make` (docs/extending.md)."
             )
-        controller = make_controller(environment.controller, environment.spec, dynamics if dynamics.is_file() else None)
-        config = BenchConfig(
-            environment=environment,
-            methods=("vhd",),
-            protocols=PROTOCOLS,
-            n=self.n,
-            seeds=(self.seed,),
-            keep=PANELS,
-            workers=self.workers,
-        )
         picture = self.out / f"demo-{environment.name}.png"
-        # Rows of a demo are not results: they are deleted afterwards.
+        # Rows of a demo are not results; they are deleted afterwards.
         with (
             scratch_folder() as rows,
             progress_bar(f"demo {environment.name}", "runs", self.quiet) as progress,
         ):
-            done = [0]
-
-            def on_row(row: Any) -> None:
-                done[0] += 1
-                progress(done[0], self.n * len(PROTOCOLS), note=row.protocol)
-
-            summaries = run_benchmark(config, rows, lambda *_: choice, controller, on_row=on_row)
+            done = itertools.count(1)
+            summaries = evaluate(
+                choice,
+                environment,
+                self.n,
+                protocols=PROTOCOLS,
+                seeds=self.seed,
+                controller=default_controller(environment.spec, source),
+                folder=rows,
+                workers=self.workers,
+                keep=PANELS,
+                on_row=lambda row: progress(next(done), self.n * len(PROTOCOLS), note=row.protocol),
+            )
             _draw({name: result_path(rows, environment.name, "vhd", name, self.seed) for name in PROTOCOLS}, picture)
         if self.json:
             cells = [{**item.to_json(), **_paper(item)} for item in summaries]
@@ -104,25 +100,21 @@ class Demo:
             _print(environment.name, choice.options, summaries)
             out.print(f"picture: {picture}")
 
-    def _models(self) -> tuple[PlannerChoice, Path]:
-        """The planner, and the path of its inverse dynamics model: in a folder, shipped, or trained by the user."""
-        from vhdiffuser.benchmark.methods import PlannerChoice, load_method
-        from vhdiffuser.planner.load import load_planner
+    def _models(self) -> tuple[PlannerChoice, Source]:
+        """The planner, and the source of its controller: a folder, shipped, or trained by the user."""
+        from vhdiffuser.benchmark.methods import load_folder, load_method
 
         folder = Path(self.planner)
         if (folder / "planner.safetensors").is_file():
-            planner = load_planner(folder, outside="ignore", risk=self.risk)
-            paths = {kind: folder / f"{kind}.safetensors" for kind in ("planner", "length", "route")}
-            models = {kind: sha256(path) for kind, path in paths.items() if path.is_file()}
-            return PlannerChoice.of(planner, models), folder / "dynamics.safetensors"
+            return load_folder(folder, risk=self.risk), str(folder)
         environment = get_environment(self.planner)
         environment.require_simulator()
         source = "shipped" if environment.name in shipped_environments() else "trained"
-        return load_method("vhd", environment, source, risk=self.risk), find_model(environment.name, "dynamics", source)
+        return load_method("vhd", environment, source, risk=self.risk), source
 
 
 def _draw(rows: dict[str, Path], picture: Path) -> None:
-    """Draw the rollouts saved beside each protocol's rows."""
+    """Draw the rollouts saved next to each protocol's rows."""
     from vhdiffuser.report.rollout_figures import draw_rollouts
     from vhdiffuser.results.paths import rollout_path
     from vhdiffuser.results.rollout_files import load_rollout

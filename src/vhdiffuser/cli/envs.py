@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from vhdiffuser.console import out, print_json
-from vhdiffuser.envs.environment import Environment
 from vhdiffuser.envs.registry import environments
 
 
@@ -24,7 +22,7 @@ class Envs:
         """Print the environments."""
         known = environments()
         if self.json:
-            print_json([_facts(environment) for environment in known.values()])
+            print_json([environment.to_json() for environment in known.values()])
             return
         rows = [("name", "planning state", "goal", "epsilon", "H1/H2/H3", "L_min..T_max", "budget", "control")]
         for environment in known.values():
@@ -60,17 +58,3 @@ def _shortened(names: list[str], known: list[str]) -> list[str]:
         alike = [other for other in known if other.partition("-")[0] == name.partition("-")[0]]
         short.append(f"{name.partition('-')[0]}-*" if len(alike) > 1 and set(alike) <= set(names) else name)
     return list(dict.fromkeys(short))
-
-
-def _facts(environment: Environment) -> dict[str, Any]:
-    """The spec, and the other JSON-serialisable facts."""
-    return {
-        **environment.spec.to_json(),
-        "horizons": list(environment.horizons),
-        "controller": environment.controller,
-        "step_budget": environment.step_budget,
-        "transitions": None if environment.builder is None else environment.builder.transitions,
-        "instances": environment.instances,
-        "protocols": ["ss", "rp", *environment.protocols],
-        "simulator": environment.simulator is not None,
-    }

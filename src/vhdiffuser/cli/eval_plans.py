@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 import tyro
 from tyro.conf import Positional
@@ -27,10 +27,10 @@ WORDS = {
 
 @dataclass(frozen=True)
 class EvalPlans:
-    """Plan between two states of held-out episodes, and compare with the data; no simulator is needed.
+    """Plan between states of held-out episodes and compare the plans with the data; needs no simulator.
 
-    Without a simulator, training holds out the last episodes (5 %), which are used here. With a simulator, training
-    has seen all episodes: use `vhd bench` instead. Examples:
+    Without a simulator, training holds out the last episodes (5 %), which are used here. With a simulator, training has
+    seen all episodes: use `vhd bench` instead. Examples:
 
         vhd eval-plans my-robot
         vhd eval-plans my-robot --n 500 --json
@@ -47,30 +47,17 @@ class EvalPlans:
     json: bool = False
     """Print one JSON object."""
     quiet: bool = False
-    """No remarks."""
+    """No messages."""
 
     def run(self) -> None:
         """Plan, compare, print."""
         from vhdiffuser.benchmark.length_eval import PAIRS_SEED
-        from vhdiffuser.benchmark.methods import load_method
-        from vhdiffuser.benchmark.plan_eval import evaluate_plans
-        from vhdiffuser.envs.datasets import load_dataset
-        from vhdiffuser.envs.recorded import HELD_OUT
-        from vhdiffuser.planner.planner import Planner
+        from vhdiffuser.benchmark.plan_eval import evaluate_held_out
 
-        environment = get_environment(self.env)
-        dataset = load_dataset(environment.name)
-        training, held_out = dataset.episodes.split(environment.held_out or HELD_OUT)
-        planner = load_method("vhd", environment, self.weights).planner
-        assert isinstance(planner, Planner)
-        if not environment.held_out and not self.quiet:
-            err.print("training has seen these episodes: the figures below are optimistic")
-        result = evaluate_plans(planner, training, held_out, self.n, PAIRS_SEED if self.seed is None else self.seed)
-        answer: dict[str, Any] = {
-            "environment": environment.name,
-            "held_out": bool(environment.held_out),
-            **result.to_json(),
-        }
+        seed = PAIRS_SEED if self.seed is None else self.seed
+        answer = evaluate_held_out(get_environment(self.env), self.weights, self.n, seed)
+        if not answer["held_out"] and not self.quiet:
+            err.print("training has seen these episodes, so the figures below are optimistic")
         if self.json:
             print_json(answer)
             return

@@ -10,16 +10,15 @@ import tyro
 from tyro.conf import Positional
 
 from vhdiffuser.console import out, print_json
-from vhdiffuser.envs.registry import find_environment
 from vhdiffuser.weights.places import Source
 
 
 @dataclass(frozen=True)
 class Export:
-    """Write planner, Length Predictor and controller as ONNX models, with a `config.json` that describes them.
+    """Export planner, Length Predictor and controller as ONNX models, with a `config.json` that describes them.
 
-    The folder holds what a robot's computer needs: `vhdiffuser.load_planner(FOLDER)` plans with it, and
-    examples/plan.cpp shows how to in C++. Examples:
+    The folder holds everything an onboard computer needs: `vhdiffuser.load_planner(FOLDER)` plans with it, and
+    examples/plan.cpp does so in C++. Examples:
 
         vhd export onnx maze2d-umaze
         vhd export onnx antmaze-medium --weights trained --out robot/models
@@ -36,8 +35,7 @@ class Export:
     gamma: float | None = None
     """Margin on the predicted length (default: the planner's)."""
     piece: int | None = None
-    """States of a piece of a composed plan; 0: plans are drawn whole, as examples/plan.cpp does (default: the
-    planner's)."""
+    """States per piece of a composed plan; 0 plans in one piece, as examples/plan.cpp does (default: the planner's)."""
     out: Path | None = None
     """Folder to write (default: out/onnx/ENV)."""
     json: bool = False
@@ -45,21 +43,14 @@ class Export:
 
     def run(self) -> None:
         """Load, write, print."""
-        from vhdiffuser.control.base import default_controller
-        from vhdiffuser.control.inverse_dynamics import InverseDynamicsController
-        from vhdiffuser.execution.export_onnx import export_onnx
-        from vhdiffuser.planner.load import load_planner
+        from vhdiffuser.execution.export_onnx import export_environment
 
-        planner = load_planner(self.env, source=self.weights, steps=self.steps, gamma=self.gamma, piece=self.piece)
-        controller = None
-        environment = find_environment(planner.spec.name)
-        if environment is not None and environment.learns_control and planner.spec.action_dim:
-            made = default_controller(planner.spec, self.weights)
-            controller = made if isinstance(made, InverseDynamicsController) else None
-        folder = self.out or Path("out/onnx") / planner.spec.name
-        written = export_onnx(planner, folder, controller)
+        planner, written = export_environment(
+            self.env, self.out, self.weights, steps=self.steps, gamma=self.gamma, piece=self.piece
+        )
         if self.json:
             print_json({name: str(path) for name, path in written.items()})
             return
         sizes = ", ".join(f"{name} {path.stat().st_size / 1e6:.1f} MB" for name, path in written.items())
+        folder = next(iter(written.values())).parent
         out.print(f"{planner.spec.name}: wrote {folder}: {sizes}")

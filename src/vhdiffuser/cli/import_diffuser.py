@@ -9,8 +9,6 @@ from typing import Literal
 import tyro
 
 from vhdiffuser.console import out, print_json
-from vhdiffuser.files import atomic_path, scratch_folder
-from vhdiffuser.weights.places import run_folder, run_name
 
 
 @dataclass(frozen=True)
@@ -32,37 +30,27 @@ class ImportDiffuser:
     prediction: Literal["sample", "epsilon"] = "sample"
     """What the network predicts; the public maze2d models predict the clean trajectory."""
     horizon: int | None = None
-    """Its horizon, if the file does not contain it."""
+    """Horizon, if the file does not contain it."""
     diffusion_steps: int | None = None
-    """Its diffusion steps, if the file does not contain them."""
+    """Number of diffusion steps, if the file does not contain it."""
     out: Path | None = None
     """Model file to write (default: the run `fh-H` of the environment)."""
     json: bool = False
     """Print one JSON object."""
 
     def run(self) -> None:
-        """Read, check, write."""
-        from vhdiffuser.diffusion.import_diffuser import import_checkpoint
-        from vhdiffuser.envs.datasets import load_dataset
+        """Read, check and write the model."""
+        from vhdiffuser.diffusion.import_diffuser import import_run
 
-        dataset = load_dataset(self.env)
-        with scratch_folder() as folder:
-            draft = folder / "model.safetensors"
-            header = import_checkpoint(
-                self.file,
-                draft,
-                dataset.spec,
-                dataset.normalizer(),
-                dataset.fingerprint(),
-                weights=self.which,
-                prediction=self.prediction,
-                horizon=self.horizon,
-                diffusion_steps=self.diffusion_steps,
-            )
-            name = run_name("planner", horizon=header.config["horizon"])
-            path = self.out or run_folder(self.env, name) / "model.safetensors"
-            with atomic_path(path) as temporary:
-                temporary.write_bytes(draft.read_bytes())
+        path, header = import_run(
+            self.file,
+            self.env,
+            self.out,
+            weights=self.which,
+            prediction=self.prediction,
+            horizon=self.horizon,
+            diffusion_steps=self.diffusion_steps,
+        )
         if self.json:
             print_json({"model": str(path), "updates": header.updates, "config": header.config})
         else:

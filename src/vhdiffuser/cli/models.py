@@ -1,4 +1,4 @@
-"""`vhd models [export | card | archive | adopt]`: list the shipped weights, export, archive or share your own."""
+"""`vhd models [export | card | archive | adopt]`: list the shipped weights; export, archive or share your own."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import tyro
 from tyro.conf import Positional
 
 from vhdiffuser.console import err, out, print_json
-from vhdiffuser.envs.registry import find_environment, get_environment
-from vhdiffuser.weights.places import Source, run_folder, shipped_card, shipped_environments
+from vhdiffuser.envs.registry import get_environment
+from vhdiffuser.weights.places import Source, shipped_card, shipped_environments
 
 if TYPE_CHECKING:
     from vhdiffuser.training.export import ShippedModel
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 class Export:
     """Export models that you trained to a folder of weights, in the format of the shipped ones.
 
-    Half precision, at most 10 MB in total, with a model card. The card's numbers come from rows that `vhd bench` made
-    with exactly these files, so run the benchmark and write the card again. Examples:
+    Half precision, at most 10 MB in total, with a model card. The card's results come from rows that `vhd bench` made
+    with exactly these files, so run the benchmark, then write the card again. Examples:
 
         vhd models export maze2d-umaze --out out/models/maze2d-umaze
         vhd bench maze2d-umaze --methods vhd --weights out/models
@@ -33,7 +33,7 @@ class Export:
     env: Positional[Annotated[str, tyro.conf.arg(metavar="ENV")]]
     """Environment, or the name of an imported dataset."""
     results: Path = Path("results")
-    """Folder of rows for the card's numbers."""
+    """Folder with the rows for the card's results."""
     out: Path | None = None
     """Folder to write to (default: out/models/ENV)."""
     gamma: float | None = None
@@ -43,37 +43,29 @@ class Export:
     length: str = "length"
     """Name of the Length Predictor's run."""
     route: str = "route"
-    """Name of the route graph's run, where there is one."""
+    """Name of the route graph's run, if there is one."""
     dynamics: str = "dynamics"
     """Name of the inverse dynamics model's run, if the controller is one."""
     json: bool = False
     """Print the card as one JSON object."""
     quiet: bool = False
-    """No remarks."""
+    """No messages."""
 
     def run(self) -> None:
-        """Export, write the card, and say what is missing from it."""
-        from vhdiffuser.training.export import ship
+        """Export, write the card, and print what is missing from it."""
+        from vhdiffuser.training.export import runs_to_ship, ship
 
         folder = self.out or Path("out/models") / self.env
-        models = ship(self.env, self._runs(), folder, self.gamma)
+        runs = runs_to_ship(
+            self.env, planner=self.planner, length=self.length, route=self.route, dynamics=self.dynamics
+        )
+        models = ship(self.env, runs, folder, self.gamma)
         _write_card(self.env, models, self.results, folder, self.json, self.quiet)
-
-    def _runs(self) -> dict[str, str]:
-        runs = {"planner": self.planner, "length": self.length}
-        known = find_environment(self.env)
-        # Without a simulator, any controller may drive the robot; with one, its controller must be included.
-        needed = known is not None and known.simulator is not None and known.learns_control
-        if needed or (run_folder(self.env, self.dynamics) / "model.safetensors").exists():
-            runs["dynamics"] = self.dynamics
-        if (run_folder(self.env, self.route) / "model.safetensors").exists():
-            runs["route"] = self.route
-        return runs
 
 
 @dataclass(frozen=True)
 class Card:
-    """Rewrite the card of a folder of weights, with numbers from rows made with exactly these files.
+    """Rewrite the card of a folder of weights, with results from rows made with exactly these files.
 
     Example: vhd models card out/models/maze2d-umaze --results results
     """
@@ -81,11 +73,11 @@ class Card:
     folder: Positional[Path]
     """Folder written by `vhd models export`."""
     results: Path = Path("results")
-    """Folder of rows for the card's numbers."""
+    """Folder with the rows for the card's results."""
     json: bool = False
     """Print the card as one JSON object."""
     quiet: bool = False
-    """No remarks."""
+    """No messages."""
 
     def run(self) -> None:
         """Write card.json and README.md."""
@@ -94,7 +86,7 @@ class Card:
 
         models = read_shipped(self.folder)
         if "planner" not in models:
-            raise DataError(f"{self.folder}: no planner.safetensors in it. Make one with `vhd models export`.")
+            raise DataError(f"{self.folder}: no planner.safetensors. Create one with `vhd models export`.")
         name = models["planner"].header.spec["name"]
         _write_card(name, models, self.results, self.folder, self.json, self.quiet)
 
@@ -118,9 +110,9 @@ def _write_card(
 
 @dataclass(frozen=True)
 class Archive:
-    """Archive the models behind published rows: the finished runs of an environment, in half precision.
+    """Archive the models behind published rows: an environment's finished runs, in half precision.
 
-    Run the benchmark with the archive, so that the rows' digests are those of files you can share. Examples:
+    Run the benchmark with the archive, so that the rows' digests match the files you share. Examples:
 
         vhd models archive maze2d-umaze --out weights
         vhd bench maze2d-umaze --weights weights
@@ -134,10 +126,10 @@ class Archive:
     runs: tuple[str, ...] = ()
     """Runs to archive (default: all finished ones)."""
     json: bool = False
-    """Print the files written as one JSON object."""
+    """Print the written files as one JSON object."""
 
     def run(self) -> None:
-        """Write, and say what was written."""
+        """Write the files and print their paths."""
         from vhdiffuser.training.export import archive
 
         written = archive(self.env, self.runs, self.out)
@@ -152,8 +144,8 @@ class Archive:
 class Adopt:
     """Use another environment's planner and inverse dynamics model: one network for all mazes of a family.
 
-    The planner must have been trained with a `--frame`, in which only places relative to the plan's start are known.
-    Data, Length Predictor and route graph are the environment's own. Example:
+    The planner must have been trained with a `--frame`, i.e. with positions relative to the plan's start. Data, Length
+    Predictor and route graph remain the environment's own. Example:
 
         vhd train planner antmaze-giant-navigate --frame 20
         vhd train length antmaze-large-stitch
@@ -163,16 +155,16 @@ class Adopt:
     env: Positional[Annotated[str, tyro.conf.arg(metavar="ENV")]]
     """Environment that gets the models."""
     of: str
-    """Environment whose models they are."""
+    """Environment to take the models from."""
     kinds: tuple[Literal["planner", "dynamics"], ...] = ("planner", "dynamics")
     """Models to adopt."""
     weights: Source = "auto"
     """Models to use: trained (by you), shipped, auto (trained if available), or a folder of weights."""
     json: bool = False
-    """Print the files written as one JSON object."""
+    """Print the written files as one JSON object."""
 
     def run(self) -> None:
-        """Write, and say what was written."""
+        """Write the files and print their paths."""
         from vhdiffuser.training.export import adopt
 
         written = adopt(get_environment(self.env), self.of, self.kinds, self.weights)
@@ -184,9 +176,9 @@ class Adopt:
 
 @dataclass(frozen=True)
 class Models:
-    """List the shipped models with their numbers; `export` and `archive` save your own, `adopt` shares them.
+    """List the shipped models with their results; `export` and `archive` save your own, `adopt` reuses them.
 
-    Each model has a card: data, recipe, updates, minutes, parameters, numbers. Examples:
+    Each model has a card: data, recipe, updates, minutes, parameters, results. Examples:
 
         vhd models
         vhd models --json
@@ -216,7 +208,7 @@ class Models:
         elif cards:
             _print_table(cards)
         else:
-            out.print("No weights ship with this version. Train your own: vhd train planner ENV, vhd train length ENV.")
+            out.print("This version ships no weights. Train your own: vhd train planner ENV, vhd train length ENV.")
 
 
 def _print_table(cards: list[dict[str, Any]]) -> None:
@@ -231,4 +223,4 @@ def _print_table(cards: list[dict[str, Any]]) -> None:
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
         out.print("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
-    out.print("\nSS single-shot, RP replan-on-deviation; [95 % intervals]. The cards: vhd models --json")
+    out.print("\nSS single-shot, RP replan-on-deviation; [95 % intervals]. Model cards: vhd models --json")

@@ -17,7 +17,7 @@ from vhdiffuser.recipes.recipe import RecipeName
 class Show:
     """Print the recipe of an environment, or the one saved with a model.
 
-    A recipe has parts for each network, its training and planning. Examples:
+    A recipe has parts for each network, its training, and planning. Examples:
 
         vhd recipes show maze2d-large
         vhd recipes show maze2d-large --recipe paper --json
@@ -32,7 +32,7 @@ class Show:
     """Print one JSON object."""
 
     def run(self) -> None:
-        """Print it."""
+        """Print the recipe."""
         from vhdiffuser.envs.registry import get_environment
         from vhdiffuser.recipes.recipe import get_recipe, saved_recipe
 

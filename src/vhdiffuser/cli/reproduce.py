@@ -1,100 +1,45 @@
 """`vhd reproduce ENV` or `all`: data, all networks, the benchmark and the report, in one resumable command.
 
-One after the other here, or on a cluster as a graph of commands, each as soon as what it needs is there.
+Commands run one after another here, or as a graph on a cluster, each as soon as its dependencies are done.
 """
 
 from __future__ import annotations
 
 import io
-import itertools
 import json
 import time
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 from tyro.conf import Positional
 
-from vhdiffuser.benchmark.methods import TABLE_METHODS, get_method
 from vhdiffuser.console import err, out, print_json, progress_bar
-from vhdiffuser.data.store import dataset_path
-from vhdiffuser.envs.environment import Environment
-from vhdiffuser.envs.registry import environments, get_environment
+from vhdiffuser.envs.registry import get_environment
 from vhdiffuser.errors import VhdError
-from vhdiffuser.weights.places import find_model
+
+if TYPE_CHECKING:
+    from vhdiffuser.benchmark.reproduction import Step
 
 ALL = "all"
-"""Stands for every environment."""
+"""Means every environment."""
 STOPPED = 128
 """Exit codes from here on mean that a signal ended the command (130: Ctrl-C)."""
 
 Name = Annotated[str, tyro.conf.arg(metavar="ENV")]
 
 
-@dataclass(frozen=True)
-class Step:
-    """A command, and the names of those that must have ended before it."""
-
-    command: list[str]
-    needs: tuple[str, ...] = ()
-
-
-def graph_of(commands: list[list[str]], selects_crops: bool) -> dict[str, Step]:
-    """The commands of one environment, without the report, as a graph. A benchmark is divided by method and seed.
-
-    `selects_crops`: the planner's training asks the Length Predictor which crops are direct.
-    """
-    steps: dict[str, Step] = {}
-    for command in commands:
-        if command[0] == "data":
-            steps[_name(command)] = Step([*command, "--workers", "1"])
-        elif command[0] == "train":
-            needs = [name for name in steps if name.startswith("data ")]
-            if command[1] == "planner" and "--horizon" not in command and selects_crops:
-                needs += [name for name in steps if name.startswith("train length ")]
-            steps[_name(command)] = Step([*command, "--threads", "1"], tuple(needs))
-        elif command[0] != "report":
-            for part in _divided(command):
-                own = [name for name in steps if name.startswith(("data ", "train ")) and _uses(part, steps[name])]
-                steps[_name(part)] = Step([*part, "--workers", "1"] if part[0] == "bench" else part, tuple(own))
-    return steps
-
-
-def _name(command: list[str]) -> str:
-    return " ".join(command)
-
-
-def _divided(command: list[str]) -> list[list[str]]:
-    """A benchmark of several methods and seeds as one for each: every one has results files of its own."""
-    if command[0] != "bench":
-        return [command]
-    lists = {name: _values(command, name) for name in ("--methods", "--seeds")}
-    rest = list(command)
-    for name, values in lists.items():
-        at = rest.index(name)
-        del rest[at : at + 1 + len(values)]
-    return [[*rest, "--methods", method, "--seeds", seed] for method in lists["--methods"] for seed in lists["--seeds"]]
-
-
-def _values(command: list[str], option: str) -> list[str]:
-    after = command[command.index(option) + 1 :]
-    return list(itertools.takewhile(lambda value: not value.startswith("--"), after))
-
-
-def _uses(command: list[str], step: Step) -> bool:
-    """Whether a benchmark or evaluation needs what a step makes."""
-    if step.command[:2] != ["train", "planner"] or command[0] != "bench":
-        return True
-    method, environment = get_method(_values(command, "--methods")[0]), get_environment(command[1])
-    horizon = method.training_horizon(environment)
-    own = _values(step.command, "--horizon") if "--horizon" in step.command else []
-    return own == ([] if horizon is None else [str(horizon)])
+def _after(needs: list[str]) -> str:
+    """What a command waits for: the names of up to three others, or their number."""
+    if not needs:
+        return ""
+    return f"   (after {', '.join(needs) if len(needs) <= 3 else f'{len(needs)} other commands'})"
 
 
 def run_command(arguments: list[str]) -> dict[str, Any]:
-    """Run one `vhd` command in this process, without a bar; what it printed, or `VhdError`."""
+    """Run one `vhd` command in this process, without a progress bar; returns its output, or raises `VhdError`."""
     from vhdiffuser.cli import run
 
     asked = [*arguments, *([] if arguments[0] == "report" else ["--quiet"]), "--json"]
@@ -106,18 +51,12 @@ def run_command(arguments: list[str]) -> dict[str, Any]:
     return {"seconds": round(time.monotonic() - begun, 1), "result": json.loads(printed.getvalue())}
 
 
-def _all_environments() -> list[Environment]:
-    """Those that can be built or downloaded, and simulated here."""
-    known = [environment for environment in environments().values() if environment.simulator is not None]
-    return [environment for environment in known if environment.missing_extra is None]
-
-
 @dataclass(frozen=True)
 class Reproduce:
     """Reproduce the paper's column of one environment, or of all, from scratch: data, training, benchmark, report.
 
-    Each part is a `vhd` command, printed before it runs and resumable; existing networks are not trained again. After
-    an interruption, run the same command again. Examples:
+    Each part is a resumable `vhd` command, printed before it runs; existing networks are not trained again. If
+    interrupted, run the same command again. Examples:
 
         vhd reproduce maze2d-umaze
         vhd reproduce maze2d-umaze --dry-run                   print the commands without running them
@@ -128,7 +67,7 @@ class Reproduce:
     """
 
     env: Positional[Name]
-    """Environment: see `vhd envs`; `all` for every one whose simulator is installed."""
+    """Environment (see `vhd envs`), or `all` for all whose simulator is installed."""
     baselines: bool = True
     """Include the fixed-horizon baselines FH-H1, FH-H2, FH-H3 and FH+LP."""
     n: int = 1000
@@ -138,37 +77,29 @@ class Reproduce:
     out: Path = Path("results")
     """Folder for the rows and the report."""
     ray: str | None = None
-    """Run on a Ray cluster (extra `ray`): its address, or auto for the one that runs here. Methods and seeds run side
-    by side; all nodes must see the same VHD_HOME and output folder."""
+    """Run on a Ray cluster (extra `ray`): its address, or auto for the one running here. Methods and seeds run in
+    parallel; all nodes must see the same VHD_HOME and output folder."""
     workers: int = 0
-    """Without a cluster: commands at a time on this machine, of one thread each; 0: one command on all cores."""
+    """Without a cluster: number of single-threaded commands to run at a time; 0 runs one command on all cores."""
     gpus: float = 0
-    """GPUs of each training on the cluster."""
+    """GPUs per training on the cluster."""
     dry_run: bool = False
     """Print the commands without running them."""
     json: bool = False
     """Print a JSON list: each command, whether it was done, its seconds and its result."""
     quiet: bool = False
-    """No progress bars and no messages."""
+    """No progress bars, no messages."""
 
     def run(self) -> None:
         """Run what is missing."""
-        from vhdiffuser.recipes.recipe import get_recipe
+        from vhdiffuser.benchmark.reproduction import Reproduction, reproducible
 
-        chosen = _all_environments() if self.env == ALL else [get_environment(self.env)]
+        chosen = reproducible() if self.env == ALL else [get_environment(self.env)]
+        reproduction = Reproduction(self.out, self.baselines, self.n, self.seeds)
         if self.ray is None and not self.workers:
-            commands = [command for environment in chosen for command in self.commands(environment)]
-            reports = [command for command in commands if command[0] == "report"][:1]  # one for all, in the end
-            self._run_in_turn([*(command for command in commands if command[0] != "report"), *reports])
-            return
-        steps: dict[str, Step] = {}
-        for environment in chosen:
-            selects = get_recipe(environment).planner.directness is not None
-            steps |= graph_of(self.commands(environment), selects)
-        benches = tuple(name for name in steps if name.startswith("bench "))
-        if benches:
-            steps["report"] = Step(["report", str(self.out)], benches)
-        self._run_graph(steps)
+            self._run_in_turn(reproduction.in_turn(chosen))
+        else:
+            self._run_graph(reproduction.graph(chosen))
 
     def _run_in_turn(self, commands: list[list[str]]) -> None:
         record: list[dict[str, Any]] = []
@@ -192,8 +123,7 @@ class Reproduce:
         try:
             if self.dry_run:
                 for entry in entries.values():
-                    after = f"   (after {', '.join(entry['needs'])})" if entry["needs"] else ""
-                    self._say(f"$ {entry['command']}{after}")
+                    self._say(f"$ {entry['command']}{_after(entry['needs'])}")
                 return
             tasks = {
                 name: GraphTask(
@@ -238,38 +168,3 @@ class Reproduce:
         """Print the command about to run: on stdout, unless JSON goes there."""
         if not self.quiet or (self.dry_run and not self.json):
             (err if self.json else out).print(text, style="bold", highlight=False)
-
-    def commands(self, environment: Environment) -> list[list[str]]:
-        """The commands whose results are missing, and the benchmark, which skips finished rows itself."""
-        env = environment.name
-        found: list[list[str]] = []
-        if not dataset_path(env).is_file():
-            found.append(["data", "get", env])
-        planner = ["train", "planner", env]
-        trainings: dict[Path, list[str]] = {
-            find_model(env, "length", "trained"): ["train", "length", env],
-            find_model(env, "planner", "trained"): planner,
-        }
-        if environment.simulator is None:  # evaluated on held-out episodes
-            evaluations = [["eval-length", env], ["eval-plans", env]]
-            return [*found, *(command for path, command in trainings.items() if not path.is_file()), *evaluations]
-        if environment.learns_control:
-            trainings[find_model(env, "dynamics", "trained")] = ["train", "dynamics", env]
-        if self.baselines:
-            for horizon in environment.horizons:
-                path = find_model(env, "planner", "trained", horizon)
-                trainings[path] = [*planner, "--horizon", str(horizon)]
-        found += [command for path, command in trainings.items() if not path.is_file()]
-        bench = ["bench", env, "--weights", "trained", "--n", str(self.n), "--seeds", *map(str, self.seeds)]
-        bench += ["--out", str(self.out)]
-        methods = ["--methods", *(TABLE_METHODS if self.baselines else ("vhd",))]
-        found.append([*bench, *methods])
-        found += [
-            [*bench, *methods, "--distribution", drawn] for drawn in environment.distributions if drawn != "reset"
-        ]
-        for gamma in dict.fromkeys(protocol.gamma for protocol in environment.protocols.values()):
-            names = [name for name, protocol in environment.protocols.items() if protocol.gamma == gamma]
-            margin = [] if gamma is None else ["--gamma", str(gamma)]
-            found.append([*bench, "--methods", "vhd", "--protocols", *names, *margin])
-        found.append(["report", str(self.out)])
-        return found

@@ -1,4 +1,4 @@
-"""`vhd sweep`: a grid of recipe fields over environments and seeds, trained and evaluated, with a table and a plot."""
+"""`vhd sweep`: train and evaluate a grid of recipe settings over environments and seeds, with a table and a plot."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from vhdiffuser.recipes.recipe import RecipeName
 
 @dataclass(frozen=True)
 class SweepCommand:
-    """Try a grid of recipe fields: train what differs, evaluate every point, and compare them.
+    """Train and evaluate a grid of recipe settings, and compare them.
 
-    Each point has one value of each field. Trainings that points share are made once, and fields of `planning` need
-    none. If interrupted, run the same command again. It ends with table.md, table.csv and parallel.png in the output
+    Each point has one value of each field. Points share trainings where they can; fields of `planning` need none. If
+    interrupted, run the same command again. The result is table.md, table.csv and parallel.png in the output
     folder. Examples:
 
         vhd sweep maze2d-umaze --grid planning.gamma=1.1,1.2,1.3 planning.steps=3,5,10 --out sweeps/gamma
@@ -33,7 +33,7 @@ class SweepCommand:
     """Fields and their values: PART.FIELD=VALUE,VALUE (`vhd recipes show ENV` lists parts and fields). One value sets a
     field for all points."""
     recipe: RecipeName = "default"
-    """Recipe that the points change."""
+    """Recipe to vary."""
     seeds: tuple[int, ...] = (0,)
     """Training seeds."""
     n: int = 100
@@ -41,23 +41,23 @@ class SweepCommand:
     protocols: tuple[str, ...] = ("ss",)
     """Protocols, as in `vhd bench`; the first one ranks the points."""
     test_seed: int = 0
-    """Seed of the instances: 0 to 99, because a sweep chooses."""
+    """Seed of the instances: 0 to 99, because a sweep is used for tuning."""
     out: Path = Path("sweep")
-    """Folder of the results."""
+    """Results folder."""
     workers: int = 0
-    """Processes at a time, of one thread each; 0: one per core."""
+    """Single-threaded processes to run at a time; 0 means one per core."""
     ray: str | None = None
-    """Run on a Ray cluster (extra `ray`): its address, or auto for the one that runs here. All nodes must see the same
+    """Run on a Ray cluster (extra `ray`): its address, or auto for the one running here. All nodes must see the same
     VHD_HOME and output folder."""
     dry_run: bool = False
-    """Print what would be done."""
+    """Print what would be run."""
     json: bool = False
     """Print the results as a JSON list."""
     quiet: bool = False
-    """No progress bar and no messages."""
+    """No progress bar, no messages."""
 
     def run(self) -> None:
-        """Do what is missing and compare."""
+        """Run what is missing and compare."""
         from vhdiffuser.benchmark.sweep import Sweep, SweepConfig, parse_grid
         from vhdiffuser.cluster import make_pool
         from vhdiffuser.report.sweep_tables import columns_of, write_sweep

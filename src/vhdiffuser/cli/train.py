@@ -1,4 +1,4 @@
-"""`vhd train planner | length | route | dynamics`: options made from the recipe, each training resumable."""
+"""`vhd train planner | length | route | dynamics`: options generated from the recipe; every training is resumable."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ SHOWN = "maze2d-large"
 
 @dataclass(frozen=True, kw_only=True)
 class Common:
-    """Options of every training."""
+    """Options of all trainings."""
 
     env: Positional[Name]
     """Environment or imported dataset. Its recipe sets the defaults below."""
     recipe: RecipeName = "default"
-    """`default` (best measured on two cores), or `paper` (the paper's, with Diffuser's values where it gives none)."""
+    """`default` (best on two CPU cores), or `paper` (the paper's, with Diffuser's values where it gives none)."""
     name: Annotated[str | None, tyro.conf.arg(help_behavior_hint="(default: from the recipe)")] = None
     """Name of the run."""
     begin_with: Annotated[str | None, tyro.conf.arg(help_behavior_hint="(default: random weights)")] = None
@@ -59,8 +59,8 @@ class Common:
 
             def report(status: Status) -> None:
                 last.update(status.metrics, update=status.update, minutes=round(status.seconds / 60, 2))
-                # Unlike the bar's own estimate, ours includes earlier sessions and the time budget.
-                note = f"loss {status.metrics['loss']:.4f}, {status.seconds_left / 60:.1f} min to go"
+                # Unlike the bar's own estimate, this includes earlier sessions and the time budget.
+                note = f"loss {status.metrics['loss']:.4f}, {status.seconds_left / 60:.1f} min left"
                 progress(status.update, status.updates, note=note)
 
             path = training(
@@ -124,9 +124,9 @@ class TrainLength(Common):
 
 @dataclass(frozen=True, kw_only=True)
 class TrainRoute:
-    """Build the route graph: places of the data joined by observed moves. Seconds to a minute, no simulator, no map.
+    """Build the route graph: landmarks in the data connected by observed transitions. Takes seconds to a minute.
 
-    Plans longer than a piece are composed along its routes. `vhd train length` builds it too. Example:
+    Long plans are composed of pieces along its routes. `vhd train length` builds it as well. Example:
 
         vhd train route maze2d-large
     """
@@ -137,7 +137,7 @@ class TrainRoute:
     """Print the result as one JSON object."""
 
     def run(self) -> None:
-        """Build it and say what it knows."""
+        """Build the graph and print its size."""
         from vhdiffuser.length.route import RouteGraph
         from vhdiffuser.recipes.train import train_route
 
@@ -151,14 +151,14 @@ class TrainRoute:
         out.print(f"{facts['landmarks']:,} landmarks, {facts['hops']:,} hops, {facts['bytes'] / 1000:.0f} kB")
         if not facts["hops"]:
             out.print(
-                "No hops: with this many goal dimensions, the data is too sparse to tell which states are near each "
-                "other. Plans are drawn whole, with at most T_max states."
+                "No hops: with this many goal dimensions, the data is too sparse to tell which states are "
+                "close to each other. Plans are made in one piece, with at most T_max states."
             )
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainDynamics(Common):
-    """Train an inverse dynamics model, which predicts the action from the observation and the plan ahead.
+    """Train an inverse dynamics model, which predicts the action from the observation and the upcoming plan.
 
     Defaults are the recipe's. Example: vhd train dynamics antmaze-medium
     """
@@ -175,7 +175,7 @@ class TrainDynamics(Common):
 
 @dataclass(frozen=True)
 class Train:
-    """Train a network. Trainings write checkpoints and resume where they stopped."""
+    """Train a network. Trainings write checkpoints and can be resumed."""
 
     command: Annotated[
         Annotated[TrainPlanner, tyro.conf.subcommand("planner")]
@@ -191,15 +191,15 @@ class Train:
 
     @classmethod
     def parse(cls, arguments: list[str]) -> Any:
-        """The parsed command, with the recipe of the environment in `arguments` as its defaults."""
+        """Parse the command, with the recipe of the environment in `arguments` as defaults."""
         return _with_defaults(arguments)
 
 
 def _with_defaults(arguments: list[str]) -> Any:
     environment = find_environment(_named_environment(arguments)) or environments()[SHOWN]
     recipe = get_recipe(environment, _named_recipe(arguments))
-    if any(argument.split("=")[0] == "--horizon" for argument in arguments):
-        recipe = recipe.changed(planner={"directness": None})  # a fixed-horizon planner must serve every distance
+    if (horizon := _value_of("--horizon", arguments)) is not None and horizon.isdecimal() and int(horizon):
+        recipe = recipe.fixed_horizon(int(horizon))
     # A required positional stays required: its default is tyro's MISSING.
     common: dict[str, Any] = {"env": tyro.MISSING, "recipe": recipe.name}
     planner = TrainPlanner(network=recipe.planner, planning=recipe.planning, loop=recipe.planner_loop, **common)
@@ -222,12 +222,16 @@ def _named_environment(arguments: list[str]) -> str:
 
 
 def _named_recipe(arguments: list[str]) -> str:
+    name = _value_of("--recipe", arguments)
+    if name is not None and name not in recipe_names():
+        raise UnknownNameError("recipe", name, recipe_names())
+    return name or "default"
+
+
+def _value_of(option: str, arguments: list[str]) -> str | None:
+    """Value of an option, before parsing."""
     for position, argument in enumerate(arguments):
-        value = argument.removeprefix("--recipe=") if argument.startswith("--recipe=") else None
-        if argument == "--recipe":
-            value = next(iter(arguments[position + 1 :]), "")
-        if value is not None:
-            if value not in recipe_names():
-                raise UnknownNameError("recipe", value, recipe_names())
-            return value
-    return "default"
+        name, equals, value = argument.partition("=")
+        if name == option:
+            return value if equals else next(iter(arguments[position + 1 :]), "")
+    return None

@@ -1,7 +1,7 @@
-"""Tracking of a plan by a robot whose actions are displacements (OGBench's point).
+"""Plan tracking for robots whose actions are displacements (OGBench's point).
 
-Such a robot has no velocity to control: the action that reaches the plan's next state is known exactly. If that is
-farther than one step, the robot moves as far as it can.
+Such a robot has no velocity to control: the action that reaches the plan's next state is known exactly. If that state
+is farther away than one step, the robot moves as far as it can.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ class DisplacementController(Controller):
     """a_t = clip((p_{t+1} - p) / step_length, -1, 1)."""
 
     def __init__(self, spec: EnvSpec, step_length: float | None) -> None:
-        """`step_length`: units by which an action of 1 moves the robot per control step."""
+        """`step_length`: distance, in units, that an action of 1 moves the robot per control step."""
         if step_length is None or not step_length > 0:
             raise VhdError(
-                f"{spec.name}: the controller `displacement` needs the units by which an action of 1 moves the robot "
-                f"in one step, got {step_length}. Set `Environment.displacement`."
+                f"{spec.name}: the controller `displacement` needs the distance that an action of 1 moves the "
+                f"robot in one step; got {step_length}. Set `Environment.displacement`."
             )
         if spec.goal_dim != spec.action_dim:
             raise VhdError(
-                f"{spec.name}: the controller `displacement` needs one action per goal dimension, "
-                f"got {spec.action_dim} actions and {spec.goal_dim} dimensions."
+                f"{spec.name}: the controller `displacement` needs one action per goal dimension; got "
+                f"{spec.action_dim} actions and {spec.goal_dim} dimensions."
             )
         self.spec, self.step_length = spec, step_length
 

@@ -22,5 +22,5 @@ class InverseDynamics(nn.Module):
         self.layers = nn.Sequential(*layers, nn.Linear(width, spec.action_dim))
 
     def forward(self, body: torch.Tensor, relative: torch.Tensor) -> torch.Tensor:
-        """body (B, p) normalised, relative (B, ahead, goal_dim or twice that), see `seen_plan` -> (B, m)."""
+        """body (B, p) normalised, relative (B, ahead, goal_dim or 2 goal_dim; see `seen_plan`) -> (B, m)."""
         return self.layers(torch.cat([body, relative.flatten(1)], dim=1))

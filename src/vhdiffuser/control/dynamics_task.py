@@ -1,11 +1,10 @@
-"""Training of the inverse dynamics model on the same data as the planner.
+"""Training of the inverse dynamics model on the planner's data.
 
-A robot that executes a plan lags behind it and drifts off it, which the data never does. So some of the
-samples are perturbed: the plan is read some steps further on (lag) and shifted sideways (drift), while
-the target remains the data's own action.
+A robot that executes a plan lags behind it and drifts off it, which the data never does. So some samples are perturbed:
+the plan is read a few steps ahead (lag) and shifted sideways (drift), while the target remains the data's own action.
 
-Where the policy that made the data is at hand (a *teacher*: body and direction in, action out), it labels every sample
-anew: the action with which it would head for the plan. Then any plan will do, and the action has no noise.
+If the policy that generated the data is available (a *teacher*: body and direction in, action out), it relabels every
+sample with the action that heads for the plan. Then any plan can be used, and the labels are free of noise.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ Teacher = Callable[[FloatArray, FloatArray], FloatArray]
 
 
 class DynamicsTask:
-    """The `training.task.Task` of the inverse dynamics model."""
+    """The `training.task.Task` of an inverse dynamics model."""
 
     def __init__(
         self,
@@ -50,17 +49,17 @@ class DynamicsTask:
         teacher: Teacher | None = None,
         own: Episodes | None = None,
     ) -> None:
-        """`normalizer` covers the full observation; `teacher` labels samples if the config asks for one. Half of the
-        samples are states of `own`, the model's rollouts, if there are any."""
+        """`normalizer` covers the full observation; `teacher` labels samples if the config asks for one. If `own`
+        (rollouts of the model itself) is given, half of the samples come from it."""
         if episodes.actions.shape[1] != spec.action_dim or spec.action_dim == 0:
             raise DataError(
-                f"{spec.name}: inverse dynamics needs {spec.action_dim or 'some'} action dimensions in the data, "
-                f"got {episodes.actions.shape[1]}."
+                f"{spec.name}: inverse dynamics needs {spec.action_dim or 'some'} action dimensions in the "
+                f"data; got {episodes.actions.shape[1]}."
             )
         if config.teacher_ahead is not None and teacher is None:
             raise DataError(
-                f"{spec.name}: no teacher policy is available to label its data. Train on the data's own actions: "
-                "`vhd train dynamics --teacher-ahead None --foreign 0`, or set `Environment.teacher`."
+                f"{spec.name}: no teacher policy is available to label its data. Train on the data's own "
+                "actions (`vhd train dynamics --teacher-ahead None --foreign 0`), or set `Environment.teacher`."
             )
         self.spec, self.config, self.normalizer, self.data_fingerprint = spec, config, normalizer, data_fingerprint
         self._teacher = teacher
@@ -73,7 +72,7 @@ class DynamicsTask:
         body = normalizer.normalize(training.observations)[:, proprioception_dims(spec, config)]
         self._proprioception = training.observations[:, proprioception_dims(spec, DynamicsConfig())]  # (N, p), in units
         lengths = np.diff(training.ends, prepend=0)
-        last = np.repeat(training.ends - 1, lengths)  # index of the last state of each row's episode
+        last = np.repeat(training.ends - 1, lengths)  # index of the last state in each row's episode
         self._body = torch.as_tensor(body, device=device)  # (N, p)
         self._places = torch.as_tensor(training.observations[:, goal] / scale, device=device)  # (N, goal_dim)
         self._actions = torch.as_tensor(training.actions, device=device)  # (N, m)
@@ -82,7 +81,7 @@ class DynamicsTask:
         self._rows = torch.as_tensor(usable[usable < recorded], device=device)
         self._own_rows = torch.as_tensor(usable[usable >= recorded], device=device)
         self._ahead = torch.as_tensor(config.ahead, device=device)
-        # The shift is given in normalised units; the network sees positions divided by `reach`.
+        # The shift is in normalised units; the network sees positions divided by `reach`.
         self._jitter = torch.as_tensor(config.jitter * normalizer.scale[goal] / scale, device=device)
 
     def make_network(self) -> nn.Module:
@@ -90,7 +89,7 @@ class DynamicsTask:
         return InverseDynamics(self.spec, self.config)
 
     def sample(self, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """body (B, p), relative plan (B, ahead, goal_dim), action (B, m)."""
+        """Sample body (B, p), relative plan (B, ahead, goal_dim) and action (B, m)."""
         config, device = self.config, self._rows.device
         size = (config.batch_size,)
 
@@ -103,7 +102,7 @@ class DynamicsTask:
             row = torch.where(uniform() < 0.5, own, row)
         disturbed = uniform() < config.disturbed
         lag = torch.where(disturbed, (uniform() * (config.max_lag + 1)).long(), 0)
-        # A plan may end soon: beyond its end, its last state is read.
+        # A plan may end early; past its end, its last state is read.
         reading = max(config.ahead)
         remaining = torch.where(uniform() < config.ending, 1 + (uniform() * reading).long(), reading)
         steps = torch.minimum(self._ahead[None, :], remaining[:, None])  # (B, ahead)
@@ -119,7 +118,7 @@ class DynamicsTask:
         return self._body[row], relative, action
 
     def _taught(self, row: torch.Tensor, relative: torch.Tensor) -> torch.Tensor:
-        """(B, m) the teacher's actions in the states of rows (B,), heading for the plan (B, ahead, goal_dim)."""
+        """(B, m) actions of the teacher in the states of rows (B,), heading for the plan (B, ahead, goal_dim)."""
         assert self._teacher is not None
         assert self.config.teacher_ahead is not None
         way = relative[:, self.config.ahead.index(self.config.teacher_ahead)].cpu().numpy() * self._reach
@@ -138,17 +137,17 @@ class DynamicsTask:
         return loss, {"action_mae": error.detach().abs().mean()}
 
     def observe(self, scalars: dict[str, torch.Tensor], update: int) -> None:
-        """Nothing changes but the weights."""
+        """No-op: only the weights change."""
 
     def state(self) -> dict[str, Any]:
-        """Empty: nothing but the weights changes during training."""
+        """Empty: only the weights change during training."""
         return {}
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Nothing to restore."""
+        """No-op."""
 
     def header(self) -> ModelHeader:
-        """The header of the model file."""
+        """Header of the model file."""
         return ModelHeader(
             kind="dynamics",
             spec=self.spec.to_json(),
@@ -176,7 +175,7 @@ def held_out_actions(
 def action_error(predicted: FloatArray, actual: FloatArray) -> dict[str, float]:
     """Mean absolute error, root mean squared error and R^2 of (n,) or (n, m) actions.
 
-    `r2` is 0 for a controller that always outputs the mean action, and 1 for a perfect one.
+    `r2` is 0 for the mean action and 1 for perfect prediction.
     """
     error = predicted - actual
     return {

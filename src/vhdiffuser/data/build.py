@@ -1,7 +1,7 @@
-"""Regenerate a dataset on all cores, chunk by chunk.
+"""Regenerate a dataset in chunks on all cores.
 
-Each chunk has a generator seeded by (seed, chunk number), so the bytes do not depend on the number of
-workers. Chunks are written as they are finished, so an interrupted build continues where it stopped.
+Each chunk has its own generator, seeded by (seed, chunk number), so the result does not depend on the number of
+workers. Finished chunks are written at once, so an interrupted build resumes where it stopped.
 """
 
 from __future__ import annotations
@@ -27,33 +27,33 @@ from vhdiffuser.types import EnvSpec, Episodes, FloatArray
 from vhdiffuser.workers import available_cores, run_in_workers
 
 VERSION = 1
-"""Increase this when a builder's output changes, so that old chunks are not mixed with new ones."""
+"""Increase this when a builder's output changes, so that old and new chunks are never mixed."""
 
 Parts = list[tuple[FloatArray, FloatArray]]
-"""Episodes of (T, o) states and (T - 1, m) actions."""
+"""Episodes as (T, o) states and (T - 1, m) actions."""
 Chunk = tuple[int, np.random.Generator]
-"""Transitions, and the generator to draw from."""
+"""Number of transitions, and the generator to draw from."""
 ChunkMaker = Callable[[int, np.random.Generator], Parts]
-"""(transitions, generator) -> episodes of exactly that many transitions in all."""
+"""(transitions, generator) -> episodes with exactly that many transitions in total."""
 ChunksMaker = Callable[[Sequence[Chunk]], list[Parts]]
-"""The same for several chunks, made at once. A chunk must not depend on the others."""
+"""The same for several chunks at once. No chunk may depend on another."""
 
 
 @dataclass(frozen=True)
 class Builder:
-    """How an environment's data is regenerated."""
+    """How to regenerate an environment's data."""
 
     make: Callable[[], ChunkMaker] | Callable[[], ChunksMaker]
-    """Returns the function that makes chunks. Must be importable, since worker processes call it; it imports the
+    """Returns the function that makes chunks. Worker processes call it, so it must be importable; it imports the
     simulator."""
     chunk: int
-    """Transitions per chunk: a few seconds of work, and whole episodes."""
+    """Transitions per chunk: a few seconds of work, in whole episodes."""
     transitions: int
-    """Transitions of the full dataset."""
+    """Transitions in the full dataset."""
     key: str = ""
-    """Identifies the chunks where the name does not suffice, e.g. the map of a custom maze."""
+    """Distinguishes chunks of environments with the same name, e.g. by the map of a custom maze."""
     together: int | None = None
-    """If given, `make` returns a `ChunksMaker`, and each worker makes up to this many chunks at once."""
+    """If set, `make` returns a `ChunksMaker`, and each worker makes up to this many chunks at once."""
 
 
 @dataclass(frozen=True)
@@ -61,26 +61,26 @@ class BuildConfig:
     """What to regenerate."""
 
     size: int | None = None
-    """Transitions; the official set's number by default."""
+    """Number of transitions (default: as in the official dataset)."""
     seed: int = 0
-    """Same seed and size, same bytes."""
+    """Seed; the same seed and size give identical bytes."""
     workers: int | None = None
-    """Processes; all cores by default."""
+    """Number of processes (default: one per core)."""
     ray: str | None = None
     """Address of a Ray cluster to build on, or `auto`."""
 
 
 def build(spec: EnvSpec, builder: Builder | None, config: BuildConfig, progress: Callable[[int, int], None]) -> Dataset:
-    """Regenerate the dataset; `progress` is called with (transitions done, total)."""
+    """Regenerate the dataset. `progress` is called with (transitions done, total)."""
     if builder is None:
-        raise DataError(f"{spec.name} was imported and cannot be built. Use `vhd data import`.")
+        raise DataError(f"{spec.name} was imported and cannot be rebuilt. Use `vhd data import`.")
     size = config.size if config.size is not None else builder.transitions
     if size < spec.T_max:
         raise DataError(
-            f"--size {size} is less than one plan of T_max = {spec.T_max} states for {spec.name}. "
-            f"Allowed: {spec.T_max} or more; the full set has {builder.transitions:,}."
+            f"--size {size} is less than one plan of T_max = {spec.T_max} states in {spec.name}. Use "
+            f"{spec.T_max} or more; the full set has {builder.transitions:,}."
         )
-    builder.make()  # report a missing extra here, not from a worker
+    builder.make()  # report a missing extra here rather than in a worker
     folder = _folder(spec, builder, size, config.seed)
     require_space(folder, 8 * size * (spec.observation_dim + spec.action_dim))
     sizes = [min(builder.chunk, size - begin) for begin in range(0, size, builder.chunk)]
@@ -90,7 +90,7 @@ def build(spec: EnvSpec, builder: Builder | None, config: BuildConfig, progress:
     progress(done, size)
 
     workers = min(config.workers or available_cores(), max(len(waiting), 1))
-    # Few chunks are shared out among the workers: a chunk's bytes depend on no other.
+    # With few chunks, give every worker some of them: no chunk depends on another.
     together = min(builder.together or 1, -(-len(waiting) // workers)) or 1
     groups = [waiting[begin : begin + together] for begin in range(0, len(waiting), together)]
     jobs = [(builder, config.seed, [(number, sizes[number], paths[number]) for number in group]) for group in groups]
@@ -99,7 +99,7 @@ def build(spec: EnvSpec, builder: Builder | None, config: BuildConfig, progress:
     else:
         finished = run_on_ray(_make_chunks, jobs, config.ray)
     for job, made in finished:
-        if config.ray is not None:  # the nodes may have other disks
+        if config.ray is not None:  # nodes may have other disks
             _save_chunks(jobs[job][2], made)
         done += sum(sizes[number] for number in groups[job])
         progress(done, size)
@@ -110,12 +110,12 @@ def build(spec: EnvSpec, builder: Builder | None, config: BuildConfig, progress:
 
 
 def forget_chunks(dataset: Dataset, builder: Builder | None) -> None:
-    """Delete the chunks of a dataset that is saved, if it was built; those of another size or seed stay."""
+    """Delete the chunks of a dataset that has been saved; chunks of another size or seed are kept."""
     if builder is None or dataset.source != "build":
         return
     folder = _folder(dataset.spec, builder, dataset.details["size"], dataset.details["seed"])
     shutil.rmtree(folder, ignore_errors=True)
-    with suppress(OSError):  # others are in it
+    with suppress(OSError):  # the folder holds other chunks
         folder.parent.rmdir()
 
 
@@ -125,7 +125,7 @@ def _folder(spec: EnvSpec, builder: Builder, size: int, seed: int) -> Path:
 
 
 Job = tuple[int, int, Path]
-"""Number of a chunk, its transitions and its path."""
+"""Chunk number, its transitions, and its path."""
 
 
 def _write_chunks(builder: Builder, seed: int, jobs: Sequence[Job]) -> None:
@@ -133,7 +133,7 @@ def _write_chunks(builder: Builder, seed: int, jobs: Sequence[Job]) -> None:
 
 
 def _make_chunks(builder: Builder, seed: int, jobs: Sequence[Job]) -> list[Parts]:
-    os.environ["MUJOCO_GL"] = "disabled"  # workers render nothing
+    os.environ["MUJOCO_GL"] = "disabled"  # workers do not render
     chunks = [(size, np.random.default_rng(np.random.SeedSequence([seed, number]))) for number, size, _ in jobs]
     maker: Any = builder.make()
     return maker(chunks) if builder.together is not None else [maker(*chunk) for chunk in chunks]
@@ -155,4 +155,4 @@ def _read_chunk(path: Path) -> Parts:
             return [(arrays[f"states.{i}"], arrays[f"actions.{i}"]) for i in range(len(arrays) // 2)]
     except DataError as error:
         path.unlink(missing_ok=True)
-        raise DataError(f"{path}: a damaged chunk ({error}); it was deleted. Run the command again.") from error
+        raise DataError(f"{path}: damaged chunk, deleted ({error}). Run the command again.") from error

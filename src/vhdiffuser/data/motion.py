@@ -1,4 +1,4 @@
-"""Speeds in the data, and their maximum, which a planner's file stores to check plans against."""
+"""Speeds in the data. A planner's file stores their maximum, to check plans against it."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ class FastestMotion:
     speed: float
     """Units per control step."""
     acceleration: float
-    """Acceleration, in units per control step per control step; infinity means no limit."""
+    """Units per control step squared; infinity means no limit."""
 
     def to_notes(self) -> dict[str, float | None]:
-        """As stored in a model's header; JSON has no infinity."""
+        """Entry for a model's header; JSON has no infinity."""
         at_once = self.acceleration == np.inf
         return {"fastest_speed": self.speed, "fastest_acceleration": None if at_once else self.acceleration}
 
     @classmethod
     def from_notes(cls, notes: Mapping[str, Any]) -> FastestMotion | None:
-        """The inverse of `to_notes`; None if the header has no such entry."""
+        """Inverse of `to_notes`; None if the header has no such entry."""
         if "fastest_speed" not in notes:
             return None
         acceleration = notes["fastest_acceleration"]
@@ -39,9 +39,9 @@ class FastestMotion:
 
 
 def observed_speeds(episodes: Episodes, spec: EnvSpec) -> FloatArray:
-    """(N - SPEED_LAG,) speed of the goal dimensions, units per control step; NaN across an episode's end.
+    """(N - SPEED_LAG,) speed of the goal dimensions in units per control step; NaN across episode boundaries.
 
-    Measured over 10 steps: an ant's sway within a stride is not progress.
+    Measured over 10 steps, since an ant's sway within a stride is not progress.
     """
     goals = spec.goal_of(spec.planning_state(episodes.observations))
     moved = np.linalg.norm(goals[SPEED_LAG:] - goals[:-SPEED_LAG], axis=1)
@@ -49,13 +49,13 @@ def observed_speeds(episodes: Episodes, spec: EnvSpec) -> FloatArray:
     same = number[SPEED_LAG:] == number[:-SPEED_LAG]
     if not same.any():
         raise DataError(
-            f"no episode has {SPEED_LAG + 1} states: the episodes are too short to measure a speed. Give one."
+            f"no episode has {SPEED_LAG + 1} states, so the maximum speed cannot be measured. Set it explicitly."
         )
     return np.where(same, moved / SPEED_LAG, np.nan)
 
 
 def fastest_motion(episodes: Episodes, spec: EnvSpec) -> FastestMotion:
-    """Maximum speed and acceleration of the goal dimensions in the data, both over 10 control steps."""
+    """Maximum speed and acceleration of the goal dimensions in the data, each over 10 control steps."""
     speeds = observed_speeds(episodes, spec)
     fastest = float(np.nanmax(speeds))
     gain = float(np.nanmax(speeds[SPEED_LAG:] - speeds[:-SPEED_LAG], initial=0.0))

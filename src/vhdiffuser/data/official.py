@@ -1,8 +1,8 @@
-"""The official datasets: where they are, and how a download is verified.
+"""Official datasets: where to download them, and how a download is verified.
 
-Their authors publish no digests. So a download must have the length that the server stated, the SHA-256 that a mirror
-states (Hugging Face does, for large files) or the user gives, the right fields and number of rows, and the published
-statistics, where there are any.
+Their authors publish no digests. So a download must have the length stated by the server, the SHA-256 stated by a
+mirror (Hugging Face states it for large files) or given by the user, the expected fields and number of rows, and the
+published statistics, if any.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ class OfficialFiles:
     files: tuple[str, ...]
     """File names."""
     hosts: tuple[str, ...]
-    """URL prefixes of the files, tried in this order."""
+    """URL prefixes, tried in this order."""
     read: Callable[[list[Path]], Episodes]
-    """Reads them."""
+    """Function that reads the files."""
     std: tuple[float, ...] | None = None
     """Published standard deviation of the observations, to verify a download."""
 
 
 Progress = Callable[[str, int, int], None]
-"""Called with a file's name, bytes so far and bytes in total (0: unknown)."""
+"""Called with a file's name, bytes received and bytes in total (0 if unknown)."""
 
 
 def get_official(
@@ -47,7 +47,7 @@ def get_official(
     timeout: float = 20.0,
     digests: dict[str, str] | None = None,
 ) -> Dataset:
-    """Download (or reuse), verify and read the published data of an environment."""
+    """Download (unless cached), verify and read an environment's published data."""
     if official is None:
         raise DataError(f"{spec.name} has no published data")
     paths, details = [], {}
@@ -58,7 +58,9 @@ def get_official(
         digest = sha256(path)
         wanted = (digests or {}).get(file)
         if wanted and wanted != digest:
-            raise DataError(f"{path}: SHA-256 is {digest}, not {wanted} as given. Delete the file and get it again.")
+            raise DataError(
+                f"{path}: SHA-256 is {digest}, but {wanted} was expected. Delete the file and download it again."
+            )
         details[file] = digest
         paths.append(path)
     episodes = official.read(paths)
@@ -69,15 +71,17 @@ def get_official(
 def _check_statistics(spec: EnvSpec, official: OfficialFiles, episodes: Episodes, path: Path) -> None:
     if episodes.observations.shape[1] != spec.observation_dim or episodes.actions.shape[1] != spec.action_dim:
         raise DataError(
-            f"{path}: {episodes.observations.shape[1]} observation and {episodes.actions.shape[1]} action columns, "
-            f"but {spec.name} has {spec.observation_dim} and {spec.action_dim}. It is not this environment's data."
+            f"{path}: {episodes.observations.shape[1]} observation and {episodes.actions.shape[1]} action "
+            f"columns, but {spec.name} has {spec.observation_dim} and {spec.action_dim}. This is not this "
+            "environment's data."
         )
     if official.std is not None:
         ratio = episodes.observations.std(axis=0, dtype=np.float64) / np.array(official.std)
         if (np.abs(ratio - 1) > 0.05).any():
             raise DataError(
-                f"{path}: observation std is {ratio.round(3).tolist()} times the published one; "
-                "this is not the official file, or not all of it. Delete it, or use --source build."
+                f"{path}: the standard deviation of the observations is {ratio.round(3).tolist()} times the "
+                "published one, so the file is incomplete or not the official one. Delete it, or use --source "
+                "build."
             )
 
 
@@ -93,7 +97,7 @@ def _first_that_answers(urls: list[str], path: Path, progress: Progress, timeout
 
 
 def download(url: str, path: Path, progress: Progress, timeout: float) -> None:
-    """Download one file; it appears at `path` only if its length and stated digest are right."""
+    """Download one file. It appears at `path` only if its length and stated digest are right."""
     try:
         with urllib.request.urlopen(url, timeout=timeout) as answer:
             total = int(answer.headers.get("Content-Length") or 0)
@@ -107,11 +111,11 @@ def download(url: str, path: Path, progress: Progress, timeout: float) -> None:
                         done += len(piece)
                         progress(path.name, done, total)
                 if total and done != total:
-                    raise DataError(f"{url}: {done} of {total} bytes arrived.")
+                    raise DataError(f"{url}: received {done} of {total} bytes.")
                 if len(stated) == 64 and sha256(temporary) != stated:
-                    raise DataError(f"{url}: SHA-256 differs from the {stated} that the server states.")
+                    raise DataError(f"{url}: the SHA-256 differs from {stated}, which the server states.")
     except urllib.error.HTTPError as error:
         raise DataError(f"{url}: the server answered {error.code} {error.reason}") from error
     except (urllib.error.URLError, TimeoutError, http.client.HTTPException, ConnectionError) as error:
         reason = getattr(error, "reason", None) or error or type(error).__name__
-        raise DataError(f"{url}: not reached ({reason})") from error
+        raise DataError(f"{url}: cannot be reached ({reason})") from error

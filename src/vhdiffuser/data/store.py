@@ -1,4 +1,4 @@
-"""Datasets in the user's cache: one safetensors file each, written atomically, with a fingerprint."""
+"""Datasets in the user's cache: one safetensors file each, written atomically and fingerprinted."""
 
 from __future__ import annotations
 
@@ -23,17 +23,24 @@ from vhdiffuser.types import EnvSpec, Episodes, FloatArray
 
 @dataclass(frozen=True)
 class Dataset:
-    """Episodes, their environment and their origin."""
+    """Episodes with their environment and their origin."""
 
     spec: EnvSpec
     episodes: Episodes
     source: str
     """`official`, `build` or `import`."""
     details: dict[str, Any] = field(default_factory=dict)
-    """Seed and size of a build, and the map of a custom maze; URL and digest of a download; file of an import."""
+    """Seed and size of a build, map of a custom maze, URL and digest of a download, or file of an import."""
+
+    def __str__(self) -> str:
+        made = " ".join(f"{key} {value}" for key, value in self.details.items() if key in ("seed", "file"))
+        return (
+            f"{self.spec.name}: {self.episodes.transitions:,} transitions in {len(self.episodes):,} episodes, "
+            f"source {self.source} {made}".rstrip()
+        )
 
     def fingerprint(self) -> str:
-        """SHA-256 of the numbers: the same data has the same fingerprint, however it was obtained."""
+        """SHA-256 of the arrays: equal data has equal fingerprints, however it was obtained."""
         digest = hashlib.sha256()
         for array in (self.episodes.observations, self.episodes.actions, self.episodes.ends):
             digest.update(repr((array.shape, str(array.dtype))).encode())
@@ -45,18 +52,24 @@ class Dataset:
         return self.spec.planning_state(self.episodes.observations)
 
     def normalizer(self) -> Normalizer:
-        """Limits of the planning state over this data."""
+        """Normaliser of the planning state, fitted to this data."""
         return Normalizer.fit(self.states())
 
 
 def dataset_path(name: str) -> Path:
-    """Path of the dataset of that name."""
+    """Path of the dataset with this name."""
     return home() / "data" / checked_name("dataset", name) / "data.safetensors"
 
 
 def writing_dataset(name: str) -> AbstractContextManager[None]:
-    """Context for building or importing the dataset of that name: a second process is refused."""
+    """Context for building or importing a dataset; raises `VhdError` if another process is doing so."""
     return exclusive(dataset_path(name).parent, f"building or importing the dataset {name}")
+
+
+def require_new(name: str, replace: bool) -> None:
+    """Raise `DataError` if there is a dataset of that name, unless it may be replaced."""
+    if dataset_path(name).exists() and not replace:
+        raise DataError(f"a dataset '{name}' already exists. Pass --replace, or choose another name.")
 
 
 def saved_names() -> list[str]:
@@ -65,13 +78,13 @@ def saved_names() -> list[str]:
 
 
 def saved_facts(name: str) -> tuple[EnvSpec, dict[str, Any]]:
-    """The spec and details of a saved dataset, read from its header alone."""
+    """Spec and details of a saved dataset, read from its header only."""
     path = dataset_path(name)
     return _facts(path, name, read_header(path, "a vhdiffuser dataset", _mend(name)))
 
 
 def save_dataset(dataset: Dataset, path: Path | None = None) -> Path:
-    """Write a dataset atomically; an existing one is replaced only by a complete one."""
+    """Write a dataset atomically."""
     path = path or dataset_path(dataset.spec.name)
     episodes = dataset.episodes
     require_space(path.parent, episodes.observations.nbytes + episodes.actions.nbytes + (1 << 20))
@@ -90,25 +103,23 @@ def save_dataset(dataset: Dataset, path: Path | None = None) -> Path:
 
 
 def read_dataset(path: Path, name: str) -> Dataset:
-    """Read a dataset and check it against its fingerprint."""
+    """Read a dataset and verify its fingerprint."""
     arrays, header = read_safetensors(path, "np", "a vhdiffuser dataset", _mend(name))
     names = ("observations", "actions", "ends")
     if missing := [key for key in names if key not in arrays]:
-        raise DataError(f"{path}: not a vhdiffuser dataset: it lacks {', '.join(missing)}. {_mend(name)}")
+        raise DataError(f"{path}: not a vhdiffuser dataset (missing {', '.join(missing)}). {_mend(name)}")
     spec, details = _facts(path, name, header)
     try:
         dataset = Dataset(spec, Episodes(*(arrays[key] for key in names)), str(header.get("source")), details)
     except DataError as error:
         raise DataError(f"{path}: {error} {_mend(name)}") from error
     if dataset.fingerprint() != header.get("fingerprint"):
-        raise DataError(
-            f"{path}: its numbers do not match its fingerprint; the file was changed or damaged. {_mend(name)}"
-        )
+        raise DataError(f"{path}: does not match its fingerprint; the file was changed or damaged. {_mend(name)}")
     return dataset
 
 
 def _facts(path: Path, name: str, header: dict[str, Any]) -> tuple[EnvSpec, dict[str, Any]]:
-    """The spec and the details in a header."""
+    """Spec and details from a header."""
     details = header.get("details")
     if not isinstance(details, dict):
         raise DataError(f"{path}: damaged (its details are {shown(details)}). {_mend(name)}")
@@ -123,12 +134,12 @@ def _mend(name: str) -> str:
 
 
 def summary(dataset: Dataset) -> dict[str, Any]:
-    """What `vhd data info --json` prints."""
+    """Facts printed by `vhd data info --json`."""
     spec, episodes = dataset.spec, dataset.episodes
     observations = episodes.observations
     lengths = np.diff(episodes.ends, prepend=0)
     moves = np.ones(len(observations), bool)
-    moves[episodes.ends - 1] = False  # the last state of an episode has no action
+    moves[episodes.ends - 1] = False  # an episode's last state has no action
     actions = episodes.actions[moves]
     return {
         "name": spec.name,

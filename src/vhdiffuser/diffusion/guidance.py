@@ -1,7 +1,7 @@
-"""Guidance away from forbidden regions: every reverse step moves the predicted clean trajectory down a cost's gradient.
+"""Guidance away from forbidden regions: each reverse step moves the predicted clean trajectory down a cost's gradient.
 
-The gradient is not taken through the network, so a plan is bent, not rerouted. Rerouting is the work of
-`planner/routing.py`, where there is a route graph.
+The gradient is not taken through the network, so plans are bent, not rerouted. With a route graph, `planner/routing.py`
+reroutes them.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.types import EnvSpec, FloatArray
 
 CostFunction = Callable[[Any], Any]
-"""A caller's cost by torch operations: positions (B, M, goal_dim) in the environment's units -> (B, M), 0 where
-allowed, differentiable elsewhere."""
+"""A custom cost in torch operations: positions (B, M, goal_dim) in the environment's units -> (B, M), 0 where allowed
+and differentiable elsewhere."""
 
 _BETWEEN = 8
-"""Points per segment between two knots at which the cost is evaluated, so that regions between knots count."""
+"""Points per segment between knots at which the cost is evaluated, so that regions between knots count."""
 _MOVES = 4
 """Gradient steps per reverse step."""
 _NEIGHBOURS = (0.25, 0.6, 1.0, 0.6, 0.25)
-"""Share of a knot's displacement that its neighbours follow, so that the plan bends smoothly."""
+"""Fraction of a knot's displacement applied to its neighbours, so that the plan bends smoothly."""
 
 
 class Cost(Protocol):
     """A cost of positions and its gradient."""
 
     def values(self, places: FloatArray) -> FloatArray:
-        """(B, M, goal_dim) positions in the environment's units -> (B, M), 0 where allowed."""
+        """Costs (B, M) of positions (B, M, goal_dim) in the environment's units; 0 where allowed."""
         ...
 
     def slopes(self, places: FloatArray) -> FloatArray:
-        """(B, M, goal_dim) -> (B, M, goal_dim): the gradient of their summed cost."""
+        """Gradient (B, M, goal_dim) of the summed cost at positions (B, M, goal_dim)."""
         ...
 
 
@@ -48,8 +48,8 @@ class BoxCost:
         corners = as_numbers("avoid", boxes)
         if corners.ndim != 3 or corners.shape[1:] != (2, spec.goal_dim) or not (corners[:, 0] <= corners[:, 1]).all():
             raise VhdError(
-                f"avoid needs boxes (lower corner, upper corner) of {spec.goal_dim} numbers each, or a function of "
-                f"positions; got an array of shape {corners.shape}."
+                f"avoid needs boxes (lower corner, upper corner) of {spec.goal_dim} numbers each, or a function "
+                f"of positions; got an array of shape {corners.shape}."
             )
         self.low, self.high = corners[:, 0] - margin, corners[:, 1] + margin  # (n, goal_dim)
 
@@ -59,7 +59,7 @@ class BoxCost:
         return 0.5 * np.square(depth).sum(axis=-1)
 
     def slopes(self, places: FloatArray) -> FloatArray:
-        """(B, M, goal_dim) -> (B, M, goal_dim): the depth, towards the nearest side."""
+        """(B, M, goal_dim) -> (B, M, goal_dim): the depth, in the direction of the nearest side."""
         sides = self._sides(places)  # (B, M, n, goal_dim)
         depth = sides.min(axis=-1, keepdims=True).clip(min=0)
         nearest = sides == depth
@@ -74,23 +74,23 @@ class BoxCost:
 
 
 class Guidance:
-    """Moves normalised knots (B, K, width) down the gradient of a cost of their positions."""
+    """Moves normalised knots (B, K, width) down the gradient of a cost on their positions."""
 
     def __init__(
         self, cost: Cost, dims: Sequence[int], center: FloatArray, scale: FloatArray, limit: float = np.inf
     ) -> None:
-        """`dims` are the position dimensions of a knot; `center` and `scale` belong to them. Knots stay within the
-        `limit`, normalised."""
+        """`dims` are the position dimensions of a knot, `center` and `scale` their normalisation. Knots stay within the
+        normalised `limit`."""
         self.cost, self.dims, self.center, self.scale, self.limit = cost, list(dims), center, scale, limit
 
     @classmethod
     def of(cls, cost: Cost, spec: EnvSpec, normalizer: Normalizer, action_dim: int, limit: float = np.inf) -> Guidance:
-        """For the knots of a planner."""
+        """Guidance for the knots of a planner."""
         dims = [action_dim + dim for dim in spec.goal_dims]
         return cls(cost, dims, spec.goal_of(normalizer.center), spec.goal_of(normalizer.scale), limit)
 
     def __call__(self, tau0: FloatArray) -> FloatArray:
-        """tau0 with its positions moved; half a squared distance as the cost moves them by about that distance."""
+        """Move the positions of tau0; a cost of half a squared distance moves them by about that distance."""
         places = tau0[..., self.dims] * self.scale + self.center  # (B, K, goal_dim) in units
         for _ in range(_MOVES):
             slope = at_knots(self.cost.slopes(between(places))) / _BETWEEN
@@ -110,7 +110,7 @@ def between(knots: FloatArray) -> FloatArray:
 
 
 def at_knots(slopes: FloatArray) -> FloatArray:
-    """(B, (K - 1) _BETWEEN + 1, n) slopes at the points of `between` -> (B, K, n) at the knots that move them."""
+    """Gradients (B, (K - 1) _BETWEEN + 1, n) at the points of `between` -> (B, K, n) at the knots."""
     B, _, n = slopes.shape
     share = np.arange(_BETWEEN, dtype=np.float32)[:, None] / _BETWEEN
     inner = slopes[:, :-1].reshape(B, -1, _BETWEEN, n)  # (B, K - 1, _BETWEEN, n)

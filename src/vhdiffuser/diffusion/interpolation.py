@@ -1,4 +1,4 @@
-"""From knots to the control rate: a smooth curve of exactly L states along K knots.
+"""From K knots to a smooth curve of exactly L states at the control rate.
 
 A plan of L states has L-1 control steps. With temporal stride k, the knots of a training crop are always
 exactly k control steps apart: the network has no horizon input, so it can learn only one spacing. L-1 need
@@ -18,27 +18,27 @@ import numpy as np
 
 from vhdiffuser.types import EnvSpec, FloatArray, IntArray
 
-_DENSE = 64
-"""Knots up to which the smoothing spline's equations are solved by their inverse, which is kept."""
+DENSE = 64
+"""Up to this many knots, the smoothing spline is solved with a cached inverse."""
 
 
 def knot_count(length: int, stride: int) -> int:
-    """K: knots of a plan of `length` states, at least 2 (its start and its goal)."""
+    """K: number of knots in a plan of `length` states, at least 2 (start and goal)."""
     return max((2 * (length - 1) + stride) // (2 * stride), 1) + 1
 
 
 def control_rate(
     knots: FloatArray, length: int, stride: int, spec: EnvSpec, clamp: str, smoothing: float = 0.0
 ) -> FloatArray:
-    """(B, K, d) knots in the environment's units -> (B, length, d), one state per control step.
+    """Interpolate (B, K, d) knots in the environment's units to (B, length, d), one state per control step.
 
-    The K knots are spaced evenly over the length-1 control steps (see above), so the first
-    and the last knot are the first and the last state. A goal dimension with a velocity follows a cubic
-    Hermite curve, and its velocity is that curve's derivative, so positions and velocities are consistent.
+    The K knots are spaced evenly over the length-1 control steps (see above), so the first and the last knot are the
+    first and the last state. A goal dimension with a velocity follows a cubic Hermite curve, and its velocity is that
+    curve's derivative, so positions and velocities are consistent.
 
-    Without smoothing the curve passes through the knots, and dimensions that have no velocity follow a
-    shape-preserving cubic (PCHIP), which never overshoots. With smoothing (a time in control steps) the
-    knots count as noisy, and the curve is a smoothing spline near them: `smoothed`.
+    Without smoothing the curve passes through the knots, and dimensions that have no velocity follow a shape-preserving
+    cubic (PCHIP), which never overshoots. With smoothing (a time in control steps) the knots are treated as noisy, and
+    the curve is a smoothing spline near them: `smoothed`.
     """
     K = knots.shape[1]
     if length == K and smoothing == 0:
@@ -68,15 +68,15 @@ def control_rate(
 
 
 def hermite(places: FloatArray, slopes: FloatArray, length: int) -> tuple[FloatArray, FloatArray]:
-    """The cubic Hermite curve through (B, K, n) places with (B, K, n) slopes per control step, knots evenly spaced.
+    """The cubic Hermite curve through (B, K, n) positions with (B, K, n) slopes per control step, knots evenly spaced.
 
-    Its (B, length, n) values at the control steps 0..length-1, and its slopes there.
+    Returns its (B, length, n) values at control steps 0..length-1, and its slopes there.
     """
     K = places.shape[1]
     h, left, u = _intervals(K, length)
     change, slopes = places[:, 1:] - places[:, :-1], h * slopes
     v, w = slopes[:, :-1], slopes[:, 1:]
-    cubics = np.stack([places[:, :-1], v, 3 * change - 2 * v - w, v + w - 2 * change])  # of every interval
+    cubics = np.stack([places[:, :-1], v, 3 * change - 2 * v - w, v + w - 2 * change])  # for each interval
     p, v, bend, twist = cubics.take(left, axis=2)
     values = p + u * (v + u * (bend + u * twist))
     rates = v + u * (2 * bend + u * (3 * twist))
@@ -85,7 +85,7 @@ def hermite(places: FloatArray, slopes: FloatArray, length: int) -> tuple[FloatA
 
 @lru_cache(maxsize=256)
 def _intervals(K: int, length: int) -> tuple[float, IntArray, FloatArray]:
-    """Control steps between knots; the interval (length,) that contains each step; where it lies in it, (length, 1)."""
+    """Control steps between knots; the interval (length,) of each step; the position within it, (length, 1)."""
     h = (length - 1) / (K - 1)
     at = np.arange(length) / h
     left = np.minimum(at.astype(int), K - 2)
@@ -93,9 +93,10 @@ def _intervals(K: int, length: int) -> tuple[float, IntArray, FloatArray]:
 
 
 def monotone_slopes(places: FloatArray) -> FloatArray:
-    """Slopes per knot at (B, K, n) places by which their Hermite curve never overshoots (Fritsch and Butland's PCHIP).
+    """Slopes per knot for (B, K, n) positions such that their Hermite curve never overshoots (Fritsch and Butland's
+    PCHIP).
 
-    Inside: the harmonic mean of the changes to both sides, 0 at an extremum. At the ends: a one-sided estimate.
+    Inside: the harmonic mean of the differences on both sides, 0 at an extremum. At the ends: a one-sided estimate.
     """
     change = np.diff(places, axis=1)  # (B, K - 1, n)
     if change.shape[1] == 1:
@@ -113,9 +114,9 @@ def monotone_slopes(places: FloatArray) -> FloatArray:
 
 
 def rescaled_velocities(velocities: FloatArray, rate: float, clamp: str) -> FloatArray:
-    """Velocities (B, K, n) of a motion run `rate` times as fast as sampled; clamped ones stay as given.
+    """Velocities (B, K, n) of a motion run `rate` times as fast as sampled; clamped ones are kept.
 
-    Without this, the speed at the knots would not match the speed between them.
+    Otherwise the speed at the knots would not match the speed between them.
     """
     scaled = velocities * rate
     scaled[:, 0] = velocities[:, 0]
@@ -127,20 +128,21 @@ def rescaled_velocities(velocities: FloatArray, rate: float, clamp: str) -> Floa
 def smoothed(
     places: FloatArray, slopes: FloatArray | None, spacing: float, time: float, known_end: tuple[bool, bool]
 ) -> tuple[FloatArray, FloatArray]:
-    """The smoothing spline near (B, K, n) places (and slopes, if any), `spacing` apart: its values and slopes at knots.
+    """The smoothing spline near (B, K, n) positions (and slopes, if any) `spacing` apart: its values and slopes at the
+    knots.
 
     It minimises  integral p''^2 dt + sum_k spacing (|p(t_k) - place_k|^2 / time^4 + |p'(t_k) - slope_k|^2 / time^2),
-    with the first place (and slope) exact, and the last place and slope exact where `known_end` says so. This is the
-    most probable path of a body driven by white-noise acceleration, given noisy observations: errors of the network
-    shorter than `time`, such as a jump to a clamped goal, are spread over about that time; slower motion is unchanged.
-    Between knots the optimum is a cubic, so the unknowns are K places and K slopes, and the normal equations
-    are banded: the cost is linear in K.
+    with the first position (and slope) exact, and the last position and slope exact if `known_end`. This is the most
+    probable path of a body driven by white-noise acceleration, given noisy observations: network errors shorter than
+    `time`, such as a jump to a clamped goal, are spread over about that time; slower motion is unchanged. Between knots
+    the optimum is a cubic, so the unknowns are K positions and K slopes, and the normal equations are banded: the cost
+    is linear in K.
     """
     B, K, n = places.shape
     observed = np.zeros_like(places) if slopes is None else slopes
     given = np.stack([places, observed], axis=2).reshape(B, 2 * K, n)  # (B, 2K, n)
     case = (K, spacing, time, slopes is not None, known_end)
-    if K <= _DENSE:
+    if K <= DENSE:
         solution = (_inverse(*case) @ given).reshape(B, K, 2, n)
         return solution[:, :, 0], solution[:, :, 1]
     from scipy.linalg import cho_solve_banded
@@ -153,13 +155,14 @@ def smoothed(
 
 @lru_cache(maxsize=256)
 def _inverse(K: int, h: float, time: float, with_slopes: bool, known_end: tuple[bool, bool]) -> FloatArray:
-    """(2K, 2K) from what is observed at knots to the spline's values and slopes: one product, and no scipy needed."""
+    """(2K, 2K) map from observations at knots to the spline's values and slopes: one matrix product, no scipy
+    needed."""
     band, weights = _equations(K, h, time, with_slopes, known_end)
     whole = np.zeros((2 * K, 2 * K))
     for off in range(4):
         at = np.arange(2 * K - off)
         whole[at + off, at] = whole[at, at + off] = band[off, : 2 * K - off]
-    scale = 1 / np.sqrt(band[0])  # entries differ by 1e9
+    scale = 1 / np.sqrt(band[0])  # entries span nine orders of magnitude
     return scale[:, None] * np.linalg.inv(whole * scale * scale[:, None]) * (scale * weights)
 
 
@@ -167,7 +170,7 @@ def _inverse(K: int, h: float, time: float, with_slopes: bool, known_end: tuple[
 def _factor(
     K: int, h: float, time: float, with_slopes: bool, known_end: tuple[bool, bool]
 ) -> tuple[FloatArray, FloatArray]:
-    """Cholesky's factor of the equations, (4, 2K) in banded form, and the weights; plans of one length share them."""
+    """Cholesky factor of the equations, (4, 2K) in banded form, and the weights; shared by plans of equal length."""
     from scipy.linalg import cholesky_banded
 
     band, weights = _equations(K, h, time, with_slopes, known_end)
@@ -177,10 +180,10 @@ def _factor(
 def _equations(
     K: int, h: float, time: float, with_slopes: bool, known_end: tuple[bool, bool]
 ) -> tuple[FloatArray, FloatArray]:
-    """The normal equations of `smoothed`, (4, 2K) in lower banded form, and the (2K,) weights of what is observed."""
+    """Normal equations of `smoothed`, (4, 2K) in lower banded form, and the (2K,) weights of the observations."""
     slope_weight = h / time**2 if with_slopes else 0.0
-    weights = np.tile([h / time**4, slope_weight], K)  # of place 0, slope 0, place 1, ...
-    exact = 1e9 * 12 / h**3  # far above every other entry, far below overflow
+    weights = np.tile([h / time**4, slope_weight], K)  # for position 0, slope 0, position 1, ...
+    exact = 1e9 * 12 / h**3  # far above all other entries, far below overflow
     weights[0] = exact
     if with_slopes:
         weights[1] = exact
@@ -189,7 +192,7 @@ def _equations(
     if known_end[1]:
         weights[-1] = exact
 
-    # integral p''^2 over one interval, as a quadratic form of (place, slope, next place, next slope).
+    # integral p''^2 over one interval, as a quadratic form of (position, slope, next position, next slope).
     bending = np.array(
         [
             [12 / h**3, 6 / h**2, -12 / h**3, 6 / h**2],

@@ -1,4 +1,4 @@
-"""A planner's network: by ONNX Runtime on a CPU, by torch on an accelerator or if it is a module of one's own.
+"""Networks of a planner: ONNX Runtime on a CPU; torch on an accelerator or for custom modules.
 
 On a CPU the graph of `vhdiffuser.runtime.unet` was faster than torch at every batch size (benchmarks/engines.py).
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def unet_network(tensors: Tensors, config: PlannerConfig, spec: EnvSpec, device: torch.device | str = "cpu") -> Network:
-    """The U-Net of a model file. Raises `DataError` for tensors that do not fit its config."""
+    """Build the U-Net of a model file. Raises `DataError` if the tensors do not fit its config."""
     width = config.action_dim + spec.state_dim
     check_shapes(tensors, unet_shapes(width, config.dim, config.dim_mults))
     if is_cpu(device):
@@ -37,7 +37,7 @@ def unet_network(tensors: Tensors, config: PlannerConfig, spec: EnvSpec, device:
 def as_network(
     network: Network | torch.nn.Module, config: PlannerConfig, spec: EnvSpec, device: torch.device | str = "cpu"
 ) -> Network:
-    """A network as a function of arrays; a U-Net in torch is copied to the engine that suits the device."""
+    """A network as a function of arrays; a torch U-Net is copied to the engine that suits the device."""
     if not hasattr(network, "state_dict"):
         return cast(Network, network)
     from vhdiffuser.diffusion.unet import TemporalUnet

@@ -1,6 +1,6 @@
-"""Standard normal noise from a seed: the numbers that `torch.randn` draws on a CPU, without torch.
+"""Standard normal noise from a seed: the numbers drawn by `torch.randn` on a CPU, without torch.
 
-Plans were first drawn with torch's generators. The same seed gives the same plan, with torch and without it.
+Plans were first sampled with torch's generators; the same seed gives the same plan with and without torch.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _TWO_PI = np.float32(2 * math.pi)
 
 
 class _Unseeded(np.random.bit_generator.ISeedSequence):
-    """A seed for a generator that is seeded right afterwards: numpy would ask the operating system for one."""
+    """A dummy seed for a generator that is seeded right afterwards; numpy would query the operating system."""
 
     _words = np.zeros(624, np.uint32)
 
@@ -32,7 +32,7 @@ _UNSEEDED = _Unseeded()
 
 
 class Noise:
-    """torch.Generator().manual_seed(seed): the Mersenne Twister, and Box-Muller's transformation of its output."""
+    """torch.Generator().manual_seed(seed): the Mersenne Twister with a Box-Muller transform."""
 
     def __init__(self, seed: int) -> None:
         self._twister = np.random.MT19937(_UNSEEDED)  # type: ignore[arg-type]  # any ISeedSequence is allowed
@@ -40,18 +40,18 @@ class Noise:
         self._spare: float | None = None
 
     def draw(self, *shape: int) -> FloatArray:
-        """float32 standard normal numbers; equal to torch's up to rounding (1e-6)."""
+        """Draw float32 standard normal numbers, equal to torch's up to rounding (1e-6)."""
         count = math.prod(shape)
         if count < _BLOCK:
             return np.array([self._one() for _ in range(count)], np.float32).reshape(shape)
         return draw_all([self], *shape)[0]
 
     def words(self, count: int) -> npt.NDArray[np.uint64]:
-        """The next outputs of 32 bits."""
+        """The next 32-bit outputs."""
         return self._twister.random_raw(count)  # type: ignore[return-value]
 
     def _one(self) -> float:
-        """One number in double precision; they come in pairs."""
+        """One number in double precision; they are generated in pairs."""
         if self._spare is not None:
             value, self._spare = self._spare, None
             return value
@@ -71,14 +71,15 @@ def draw_all(streams: Sequence[Noise], *shape: int) -> FloatArray:
     whole = count - count % _BLOCK
     words = np.stack([stream.words(count if whole == count else count + _BLOCK) for stream in streams])
     values[:, :whole] = _normal(words[:, :whole])
-    if whole < count:  # the last block is drawn anew, and overlaps the one before
+    if whole < count:  # the last block is drawn again and overlaps the previous one
         values[:, -_BLOCK:] = _normal(words[:, count:])
     return values.reshape(-1, *shape)
 
 
 def _normal(words: npt.NDArray[np.uint64]) -> FloatArray:
-    """(B, 16 n) outputs -> as many normal numbers; in each block of 16 the first eight go with the last eight."""
-    uniform = (words & np.uint64(0xFFFFFF)).astype(np.float32) * np.float32(2**-24)  # their lowest 24 bits
+    """(B, 16 n) outputs -> as many normal numbers; in each block of 16 the first eight are paired with the last
+    eight."""
+    uniform = (words & np.uint64(0xFFFFFF)).astype(np.float32) * np.float32(2**-24)  # the lowest 24 bits
     blocks = uniform.reshape(-1, 2, _BLOCK // 2)
     length = np.sqrt(-2 * np.log(1 - blocks[:, 0]))
     angle = _TWO_PI * blocks[:, 1]

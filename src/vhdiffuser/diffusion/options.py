@@ -1,4 +1,4 @@
-"""Planning options: saved with a planner's weights, changed with `Planner.with_options`."""
+"""Planning options: stored with a planner's weights, changed by `Planner.with_options`."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 MOST_CANDIDATES = 10_000
-"""They are drawn together: more would take gigabytes."""
+"""Maximum number of candidates; they are sampled together, and more would take gigabytes."""
 LEAST_KNOTS = 4
-"""Knots of the shortest piece of a composed plan."""
+"""Minimum number of knots per piece of a composed plan."""
 
 
 class OptionChanges(TypedDict, total=False):
-    """Keywords that change `PlanningOptions`; those omitted or None stay as they are."""
+    """Keyword arguments that change `PlanningOptions`; omitted or None means no change."""
 
     sampler: str | None
     steps: int | None
@@ -32,6 +32,7 @@ class OptionChanges(TypedDict, total=False):
     piece: int | None
     tube: float | None
     risk: float | None
+    retime: float | None
 
 
 @dataclass(frozen=True)
@@ -39,49 +40,58 @@ class PlanningOptions:
     """Everything that affects a plan besides the network, the start-goal pair, the length and the seed."""
 
     sampler: str = "ddim"
-    """Sampler: `ddpm`, `ddim`, `dpm++`, or the name of a registered one."""
+    """Sampler: `ddpm`, `ddim`, `dpm++`, or a registered one."""
     steps: int = 5
     """Reverse steps per plan; at most the network's `diffusion_steps`."""
     gamma: float = 1.3
     """Margin on the predicted length; 1 is no margin."""
     smoothing: float = 12.0
-    """Smoothing time of the plan's curve, in control steps; 0: the curve passes through every knot."""
+    """Smoothing time of the plan's curve, in control steps; 0 makes it pass through every knot."""
     stretch: float = 1.0
-    """How many times slower than the data a plan moves: 1/stretch of the plan's length is sampled, then spread over all
-    of it. For robots that are slower than their data; 1 in the paper. Fixed-horizon planners are never stretched."""
+    """Factor by which plans are slower than the data: 1/stretch of the plan's length is sampled, then spread over all
+    of it. For robots slower than their data; 1 in the paper. Fixed-horizon planners are never stretched."""
     candidates: int = 1
-    """Candidates drawn per plan; the one that least violates predicted distances is returned. 1 is no selection."""
+    """Candidates sampled per plan; the one that least violates predicted distances is returned. 1 means no
+    selection."""
     piece: int = 0
-    """States per piece: longer plans consist of overlapping pieces along the Length Predictor's route, and may have
-    any length. 0: every plan is sampled whole (the paper), with at most T_max states."""
+    """States per piece: longer plans are composed of overlapping pieces along the Length Predictor's route and may have
+    any length. 0 samples every plan in one piece (the paper), with at most T_max states."""
     tube: float = 1.2
-    """How far a composed plan may leave its route, in radii of the route graph's regions."""
+    """Maximum distance of a composed plan from its route, in radii of the route graph's regions."""
     risk: float | None = None
-    """Accepted probability of not arriving within the plan's length: a calibrated planner (`vhd calibrate`) takes the
-    shortest one that keeps it, in place of gamma. None: gamma."""
+    """Accepted probability of not arriving within the plan's length: a calibrated planner (`vhd calibrate`) uses the
+    shortest length that meets it, instead of gamma. None uses gamma."""
+    retime: float | None = None
+    """Plans shorter than this many times the predicted distance are sampled at that length and then retimed: sped up to
+    their own length within the data's maximum speed and acceleration, most on straights, least in turns. None samples
+    every plan at its own length (the paper)."""
 
     def __post_init__(self) -> None:
         check_fields(self)
         SAMPLERS.require(self.sampler)
         if self.steps < 1:
-            raise VhdError(f"steps must be at least 1, got {self.steps}.")
+            raise VhdError(f"steps must be >= 1; got {self.steps}.")
         if not 0 < self.gamma < float("inf"):
-            raise VhdError(f"gamma must be above 0 (1 is no margin), got {self.gamma}.")
+            raise VhdError(f"gamma must be > 0 (1 is no margin); got {self.gamma}.")
         if not 0 <= self.smoothing < float("inf"):
-            raise VhdError(f"smoothing must be a time in control steps, 0 or more, got {self.smoothing}.")
+            raise VhdError(f"smoothing must be a time in control steps, >= 0; got {self.smoothing}.")
         if not 1 <= self.stretch < float("inf"):
-            raise VhdError(f"stretch must be 1 (the data's pace) or more, got {self.stretch}.")
+            raise VhdError(f"stretch must be >= 1 (1 is the data's speed); got {self.stretch}.")
         if not 1 <= self.candidates <= MOST_CANDIDATES:
-            raise VhdError(f"candidates must lie in 1 (no selection) to {MOST_CANDIDATES:,}, got {self.candidates}.")
+            raise VhdError(f"candidates must be in 1 (no selection) to {MOST_CANDIDATES:,}; got {self.candidates}.")
         if not 0 < self.tube < float("inf"):
-            raise VhdError(f"tube must be above 0 (1 is one radius of a region), got {self.tube}.")
+            raise VhdError(f"tube must be > 0 (1 is one radius of a region); got {self.tube}.")
         if self.piece < 0:
-            raise VhdError(f"piece must be a number of states, or 0 (plans are drawn whole), got {self.piece}.")
+            raise VhdError(f"piece must be a number of states, or 0 (plans in one piece); got {self.piece}.")
+        if self.retime is not None and not 0 < self.retime < float("inf"):
+            raise VhdError(
+                f"retime must be > 0 (a multiple of the predicted distance, such as gamma); got {self.retime}."
+            )
         if self.risk is not None and not 0 < self.risk < 1:
-            raise VhdError(f"risk must be a probability between 0 and 1, such as 0.05, got {self.risk}.")
+            raise VhdError(f"risk must be a probability between 0 and 1, such as 0.05; got {self.risk}.")
 
     def changed(self, **changes: Unpack[OptionChanges]) -> PlanningOptions:
-        """A copy with the given changes; None means no change. A gamma without a risk replaces the risk."""
+        """A copy with the given changes; None means no change. A gamma without a risk removes the risk."""
         if unknown := set(changes) - {field.name for field in fields(self)}:
             raise UnknownNameError("planning option", sorted(unknown)[0], [field.name for field in fields(self)])
         given: dict[str, Any] = {name: value for name, value in changes.items() if value is not None}
@@ -90,19 +100,20 @@ class PlanningOptions:
         return replace(self, **given)
 
     def within(self, config: PlannerConfig) -> PlanningOptions:
-        """A copy with no more reverse steps than the network has noise levels, and pieces of four knots or more."""
+        """A copy with at most as many reverse steps as the network has noise levels, and pieces of at least four
+        knots."""
         piece = max(self.piece, LEAST_KNOTS * config.stride) if self.piece else 0
         return replace(self, steps=min(self.steps, config.diffusion_steps), piece=piece)
 
     def checked_for(self, config: PlannerConfig) -> PlanningOptions:
-        """These options, if they are valid for a network of that config."""
+        """Return these options if they are valid for a network with that config; raises `VhdError`."""
         if self.steps > config.diffusion_steps:
             raise VhdError(
-                f"steps must lie in 1..{config.diffusion_steps} (the planner's diffusion steps), got {self.steps}."
+                f"steps must be in 1..{config.diffusion_steps} (the planner's diffusion steps); got {self.steps}."
             )
         if self.piece and self.piece < LEAST_KNOTS * config.stride:
             raise VhdError(
-                f"piece must be at least {LEAST_KNOTS} knots of {config.stride} control steps, got {self.piece} states."
+                f"piece must be at least {LEAST_KNOTS} knots of {config.stride} control steps; got {self.piece} states."
             )
         return self
 
@@ -112,5 +123,5 @@ class PlanningOptions:
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> PlanningOptions:
-        """The inverse of `to_json`; options that an older file lacks get their defaults."""
+        """Inverse of `to_json`; options missing in an older file get their defaults."""
         return from_fields(cls, value, "planning")

@@ -11,7 +11,7 @@ from vhdiffuser.diffusion.schedule import Schedule
 
 
 class Process:
-    """q(tau^i | tau^0), and what the network is trained to predict from tau^i."""
+    """q(tau^i | tau^0), and the network's training target given tau^i."""
 
     def __init__(self, steps: int, prediction: str = "epsilon", device: torch.device | str = "cpu") -> None:
         schedule = Schedule(steps, prediction)
@@ -39,7 +39,7 @@ class Process:
         return signal * epsilon - noise * tau0
 
     def clean(self, predicted: torch.Tensor, i: torch.Tensor, tau_i: torch.Tensor) -> torch.Tensor:
-        """The tau^0 that a prediction implies: eq. (5) solved for it."""
+        """The tau^0 implied by a prediction: eq. (5) solved for it."""
         if self.prediction == "sample":
             return predicted
         signal, noise = self.levels(i)
@@ -56,8 +56,8 @@ def clamp(tau: torch.Tensor, known: torch.Tensor, mask: torch.Tensor) -> torch.T
 def denoising_loss(predicted: torch.Tensor, target: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     """||target - predicted||^2, eq. (8), averaged over the entries that are not clamped.
 
-    Clamped entries are inputs, not unknowns: Diffuser overwrites the prediction there, which gives no
-    gradient and only shifts the logged loss. A crop of two knots may be clamped entirely: its loss is 0.
+    Clamped entries are inputs, not unknowns: Diffuser overwrites the prediction there, which gives no gradient and only
+    shifts the logged loss. A crop of two knots may be fully clamped; its loss is 0.
     """
     squared = (predicted.float() - target).square()  # (B, K, d)
     free = (~mask).to(squared.dtype).expand_as(squared)

@@ -1,4 +1,4 @@
-"""Algorithm 2: the reverse process, with the ends clamped after every update."""
+"""Algorithm 2: the reverse process, with both ends clamped after every update."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from vhdiffuser.types import BoolArray, FloatArray, IntArray
 LOWEST_LOG_SNR = -5.1
 """Few-step grids start no lower than this log(sqrt(alpha_bar) / sqrt(1 - alpha_bar)).
 
-The last levels of the cosine schedule contain no signal; a long first step from there only amplifies
-the network's error (1/sqrt(alpha_bar) is 5,000 at the last of 256 levels). The value is DPM-Solver's.
+The last levels of the cosine schedule contain no signal; a long first step from there only amplifies the network's
+error (1/sqrt(alpha_bar) is 5,000 at the last of 256 levels). The value is DPM-Solver's.
 """
 
 
 SPACING = 1.5
 """Exponent that concentrates few-step grids near the clean end.
 
-The network's error in tau^0 is its error in v times the noise level, so the last evaluation should be at low
-noise. On maze2d-umaze 5 steps spaced so gave the plans of 20 evenly spaced ones (docs/notes/planner.md).
+The network's error in tau^0 is its error in v times the noise level, so the last evaluation should be at low noise. On
+maze2d-umaze, 5 steps spaced like this matched 20 evenly spaced ones (docs/notes/planner.md).
 """
 
 
@@ -38,14 +38,14 @@ def reverse_levels(schedule: Schedule, steps: int) -> tuple[int, ...]:
     Shorter grids start at the noisiest useful level and end at the cleanest, from which the last step reaches tau^0.
     """
     if not 1 <= steps <= schedule.steps:
-        raise VhdError(f"steps must lie in 1..{schedule.steps} (the planner's diffusion steps), got {steps}.")
+        raise VhdError(f"steps must be in 1..{schedule.steps} (the planner's diffusion steps); got {steps}.")
     alpha_bar = schedule.alpha_bar.astype(np.float64)
     log_snr = 0.5 * (np.log(alpha_bar) - np.log1p(-alpha_bar))
     useful = int((log_snr >= LOWEST_LOG_SNR).sum())
     top = (useful if steps <= useful else schedule.steps) - 1
     if steps == 1:
         return (top,)
-    # Never below the number of levels still to come, so that no level is visited twice.
+    # Never below the number of remaining levels, so that no level is visited twice.
     return tuple(max(round(top * (left / (steps - 1)) ** SPACING), left) for left in range(steps - 1, -1, -1))
 
 
@@ -71,7 +71,7 @@ def ddim_step(tau: FloatArray, tau0: FloatArray, older: FloatArray, a: list[floa
 def dpmpp_step(tau: FloatArray, tau0: FloatArray, older: FloatArray, a: list[float], n: int, draw: Draw) -> FloatArray:
     """DPM-Solver++(2M) (Lu et al. 2022): tau^0 extrapolated from the last two predictions, over half-log-SNR lambda.
 
-    The first step has one prediction only; the last ends at tau^0 itself.
+    The first step has a single prediction; the last one ends at tau^0 itself.
     """
     if n + 2 == len(a):
         return tau0
@@ -96,9 +96,9 @@ def network_clean(network: Callable[[FloatArray, int], FloatArray], schedule: Sc
 
 
 def framed_clean(clean: Clean, schedule: Schedule, places: list[int], last: IntArray) -> Clean:
-    """tau^0 by a network whose places are relative to the plan's start: tau is moved there and back.
+    """tau^0 from a network with positions relative to the plan's start: tau is shifted there and back.
 
-    The first knot of every plan and its last, at index last (B,), have clean places, as in training.
+    The first knot of each plan and its last, at index last (B,), have clean positions, as in training.
     """
 
     def moved(tau: FloatArray, level: int) -> FloatArray:
@@ -150,7 +150,7 @@ def sample(
             tau0 = guide(np.where(mask, known, tau0))
         tau = np.asarray(reverse_step(tau, tau0, older, a, number, draw), np.float32)  # line 4, right
         if tau.shape != known.shape:
-            raise VhdError(f"sampler '{sampler}' must return tau of shape {known.shape}, got {tau.shape}.")
+            raise VhdError(f"sampler '{sampler}' must return tau of shape {known.shape}; got {tau.shape}.")
         tau, older = continued(np.where(mask, known, tau), last), tau0  # line 5
         if keep:
             kept.append(tau)
@@ -166,7 +166,7 @@ def continued(tau: FloatArray, last: IntArray | None) -> FloatArray:
 
 
 def clamp_mask(last: IntArray, knots: int, width: int, dims: tuple[list[int], list[int]]) -> BoolArray:
-    """(B, knots, width): the clamped dimensions of the first knot and of the last, at index last (B,)."""
+    """(B, knots, width) mask of the clamped dimensions: of the first knot and of the last, at index last (B,)."""
     first_dims, last_dims = dims
     mask = np.zeros((len(last), knots, width), bool)
     mask[:, 0, first_dims] = True

@@ -1,4 +1,4 @@
-"""Samplers by name: the built-in ones of `vhdiffuser.diffusion.sampler`, and registered ones."""
+"""Samplers by name: those of `vhdiffuser.diffusion.sampler`, and registered ones."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class ReverseStep(Protocol):
         draw: Callable[[], FloatArray],
         /,
     ) -> FloatArray:
-        """The next tau (B, K, d), before its ends are clamped; everything is a normalised float32 array.
+        """Return the next tau (B, K, d), before its ends are clamped. All arrays are normalised float32.
 
         tau (B, K, d) is the input of step n = 0, 1, ..., tau0 the clean trajectory that the network predicts from it,
-        and older the prediction of the previous step (at n = 0 the initial noise). a holds alpha_bar of
-        the levels visited, noisiest first, and 1.0 at the end: the step goes from a[n] to a[n + 1]. draw() returns
-        fresh standard normal noise of tau's shape, from each plan's own seed.
+        and older the prediction of the previous step (at n = 0 the initial noise). a holds alpha_bar of the levels
+        visited, noisiest first, and 1.0 at the end: the step goes from a[n] to a[n + 1]. draw() returns fresh standard
+        normal noise of tau's shape, from each plan's own seed.
         """
         ...
 
@@ -41,7 +41,7 @@ SAMPLERS: Registry[ReverseStep] = Registry(
         "dpm++": "vhdiffuser.diffusion.sampler:dpmpp_step",
     },
 )
-"""Samplers by name: built-in, registered, and those of installed packages."""
+"""Samplers by name: built-in, registered, or from installed packages."""
 
 
 def register_sampler(name: str, function: ReverseStep, replace: bool = False) -> None:

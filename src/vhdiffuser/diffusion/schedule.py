@@ -1,4 +1,4 @@
-"""The noise schedule, and the clean trajectory that a prediction implies. What planning and training share."""
+"""The noise schedule, shared by planning and training, and the clean trajectory implied by a prediction."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def cosine_betas(steps: int, s: float = 0.008) -> FloatArray:
 
 
 class Schedule:
-    """alpha_bar of every level, and what the network predicts.
+    """alpha_bar of every level, and the type of the network's prediction.
 
     The paper counts diffusion steps i = 1..N; here, as in Diffuser, i = 0..N-1 names the same levels.
     """
 
     def __init__(self, steps: int, prediction: str = "epsilon") -> None:
         if steps < 2:
-            raise VhdError(f"diffusion_steps must be at least 2, got {steps}.")
+            raise VhdError(f"diffusion_steps must be >= 2; got {steps}.")
         if prediction not in get_args(Prediction):
             raise UnknownNameError("prediction", prediction, list(get_args(Prediction)))
         self.steps = steps
@@ -36,7 +36,7 @@ class Schedule:
         self.alpha_bar = np.cumprod(1 - self.betas, dtype=np.float64).astype(np.float32)  # (N,)
 
     def clean(self, predicted: FloatArray, level: int, tau: FloatArray) -> FloatArray:
-        """The tau^0 (B, K, d) that a prediction at a level implies: eq. (5) solved for it."""
+        """The tau^0 (B, K, d) implied by a prediction at a level: eq. (5) solved for it."""
         if self.prediction == "sample":
             return predicted
         signal, noise = np.sqrt(self.alpha_bar[level]), np.sqrt(1 - self.alpha_bar[level])

@@ -27,7 +27,7 @@ StepsBetween = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 """Normalised states (n, d) and (n, d) -> (n,) predicted steps from the first to the goal dimensions of the second."""
 
 _CANDIDATES = 8
-"""Crops drawn for each one kept, if crops are selected."""
+"""Crops drawn per crop kept, if crops are selected."""
 
 
 class PlannerTask:
@@ -47,7 +47,7 @@ class PlannerTask:
         """`steps_between`, from a trained Length Predictor, is needed if `config.directness` selects crops. `planning`
         holds the planner's default options, with at most `diffusion_steps` steps."""
         if (config.directness is None) != (steps_between is None):
-            raise VhdError("crops are selected by a Length Predictor: give both `directness` and `steps_between`.")
+            raise VhdError("crops are selected by a Length Predictor: pass both `directness` and `steps_between`.")
         if config.action_dim:
             raise VhdError(
                 "planners are trained on states only: set action_dim to 0 (other values are for imported checkpoints)."
@@ -57,7 +57,7 @@ class PlannerTask:
         self.planning = (planning or PlanningOptions()).within(config)
         self.process = Process(config.diffusion_steps, config.prediction, self.device)
         self._motion: dict[str, Any] = {}
-        with suppress(DataError):  # episodes too short to measure
+        with suppress(DataError):  # episodes too short to measure a speed
             self._motion = fastest_motion(episodes, spec).to_notes()
         states = normalizer.normalize(spec.planning_state(episodes.observations))  # (N, d)
         self.crops = Crops(states, episodes.ends, self.device)
@@ -72,18 +72,18 @@ class PlannerTask:
             L_min = T_max = self.config.horizon
         if self.crops.longest < L_min:
             raise DataError(
-                f"crops need at least {L_min} states and the longest episode has {self.crops.longest}. "
-                "Lower L_min (or the horizon), or train on longer episodes."
+                f"crops need at least {L_min} states, but the longest episode has {self.crops.longest}. Lower "
+                "L_min (or the horizon), or train on longer episodes."
             )
         if self.crops.longest < T_max:
-            warn(f"the longest episode has {self.crops.longest} states: crops end there, not at {T_max} states.")
+            warn(f"the longest episode has {self.crops.longest} states, which limits crops to fewer than {T_max}.")
         longest = min(T_max, self.crops.longest)
         if (gap := self.config.gap) is not None and gap[0] <= L_min and gap[1] > longest:
             raise VhdError(f"the gap {gap} leaves no length between {L_min} and {longest} states.")
         return L_min, longest
 
     def _longest_direct(self) -> int:
-        """No crop longer than this can be direct: `directness` times the largest distance among many states."""
+        """Maximum length of a direct crop: `directness` times the largest distance among many states."""
         assert self._steps_between is not None
         assert self.config.directness is not None
         rows = torch.randint(
@@ -93,7 +93,7 @@ class PlannerTask:
         return int(self.config.directness * farthest) + 1
 
     def make_network(self) -> nn.Module:
-        """A fresh U-Net."""
+        """Create a U-Net."""
         return TemporalUnet(self.spec.state_dim, self.config.dim, self.config.dim_mults)
 
     def draw(self, generator: torch.Generator) -> torch.Tensor:
@@ -108,7 +108,7 @@ class PlannerTask:
         return self._framed(self.crops.cut(self._direct_starts((K - 1) * stride, generator), K, stride))
 
     def _framed(self, crops: torch.Tensor) -> torch.Tensor:
-        """(B, K, d) normalised crops, their places relative to their starts if the config has a frame."""
+        """(B, K, d) normalised crops, with positions relative to their starts if the config has a frame."""
         if self.config.frame is None:
             return crops
         goal = list(self.spec.goal_dims)
@@ -117,7 +117,7 @@ class PlannerTask:
         return crops
 
     def _draw_length(self, generator: torch.Generator) -> int:
-        """L ~ Uniform{L_min..T_max}, without the lengths of a gap."""
+        """L ~ Uniform{L_min..T_max}, excluding the lengths of a gap."""
         low, high = self.config.gap or (self.longest + 1, self.longest + 1)
         low, high = max(low, self.shortest), min(high, self.longest + 1)
         missing = max(high - low, 0)
@@ -155,17 +155,17 @@ class PlannerTask:
         return loss, {"knots": float(K), "clean_mse": denoising_loss(clean, tau0, mask)}
 
     def observe(self, scalars: dict[str, torch.Tensor], update: int) -> None:
-        """Nothing changes but the weights."""
+        """No-op: only the weights change."""
 
     def state(self) -> dict[str, Any]:
-        """Empty: nothing but the weights changes during training."""
+        """Empty: only the weights change during training."""
         return {}
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Nothing to restore."""
+        """No-op."""
 
     def header(self) -> ModelHeader:
-        """The header of the trained planner's file."""
+        """Header of the trained planner's file."""
         return ModelHeader(
             kind="planner",
             spec=self.spec.to_json(),

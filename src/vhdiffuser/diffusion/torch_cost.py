@@ -1,4 +1,4 @@
-"""A cost of positions that the caller wrote with torch operations."""
+"""A custom cost of positions in torch operations."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _ALLOWED = "avoid must be a function that maps positions (B, M, goal_dim) to cos
 
 
 class TorchCost:
-    """Values and, by automatic differentiation, slopes of a caller's function."""
+    """Values and, by automatic differentiation, gradients of a custom function."""
 
     def __init__(self, function: CostFunction) -> None:
         self.function = function
@@ -35,8 +35,8 @@ class TorchCost:
         except Exception as error:  # third-party code may raise anything
             raise VhdError(f"{_ALLOWED}; it failed with {type(error).__name__}: {error}.") from error
         if not isinstance(costs, torch.Tensor):
-            raise VhdError(f"{_ALLOWED}; it gave {type(costs).__name__}.")
+            raise VhdError(f"{_ALLOWED}; it returned {type(costs).__name__}.")
         if costs.shape[:1] != places.shape[:1] or not costs.requires_grad:
             without = "" if costs.requires_grad else " without a gradient"
-            raise VhdError(f"{_ALLOWED}; it gave {tuple(costs.shape)}{without}.")
+            raise VhdError(f"{_ALLOWED}; it returned shape {tuple(costs.shape)}{without}.")
         return costs

@@ -41,7 +41,7 @@ class Conv1dBlock(nn.Module):
 
     def __init__(self, channels_in: int, channels_out: int) -> None:
         super().__init__()
-        # Gaps in the numbering are the original's reshapes, which a 1-D GroupNorm does not need.
+        # Gaps in the numbering correspond to the original's reshapes, which a 1-D GroupNorm does not need.
         self.block = nn.Sequential(
             OrderedDict(
                 [
@@ -96,8 +96,8 @@ class Upsample1d(nn.Module):
 class TemporalUnet(nn.Module):
     """DM_phi(tau^i, i): a noisy trajectory (B, L, d) and its diffusion time (B,) -> (B, L, d).
 
-    Each downsampling needs an even length. Other lengths are padded with copies of the last state
-    to the next multiple, and cropped again at the end.
+    Each downsampling needs an even length. Other lengths are padded with copies of the last state to the next multiple,
+    and cropped at the end.
     """
 
     def __init__(self, state_dim: int, dim: int = 32, dim_mults: tuple[int, ...] = (1, 2, 4)) -> None:
@@ -156,6 +156,6 @@ class TemporalUnet(nn.Module):
 def check_widths(dim: int, dim_mults: tuple[int, ...]) -> None:
     """Raise `VhdError` for widths that GroupNorm or the skip connections cannot handle."""
     if dim < GROUPS or dim % GROUPS:
-        raise VhdError(f"dim must be a positive multiple of {GROUPS} (GroupNorm has {GROUPS} groups), got {dim}.")
+        raise VhdError(f"dim must be a positive multiple of {GROUPS} (GroupNorm has {GROUPS} groups); got {dim}.")
     if not dim_mults or dim_mults[0] != 1 or min(dim_mults) < 1:
-        raise VhdError(f"dim_mults must be positive and begin with 1, as in (1, 2, 4); got {tuple(dim_mults)}.")
+        raise VhdError(f"dim_mults must be positive and start with 1, as in (1, 2, 4); got {tuple(dim_mults)}.")

@@ -20,9 +20,9 @@ class Skeleton:
     """A robot as lines between points, for drawing."""
 
     points: FloatArray
-    """(n, p, 3) x, y, z of p points in n poses; x and y, and z where it is a goal dimension, in the goal's units."""
+    """(n, p, 3) x, y, z of p points in n poses; x and y (and z, if it is a goal dimension) in the goal's units."""
     bones: tuple[tuple[int, int, float], ...]
-    """Lines: two points and a radius."""
+    """Line segments: two points and a radius."""
 
 
 class InstanceSource(ABC):
@@ -43,26 +43,26 @@ class InstanceSource(ABC):
         """Raise `VhdError` if start or goal has the wrong shape, is not finite or lies outside free space."""
 
     def finite_ends(self, instance: Instance) -> Iterator[tuple[str, FloatArray]]:
-        """("start", value), ("goal", value): each checked to be finite and of a size that the spec allows.
+        """Yield ("start", value) and ("goal", value), each checked to be finite and of a valid size.
 
-        A start may be a planning state, its goal dimensions alone or a full observation.
+        A start may be a planning state, goal dimensions only, or a full observation.
         """
         spec = self.spec
         sizes = {"start": sorted({spec.goal_dim, spec.state_dim, spec.observation_dim}), "goal": [spec.goal_dim]}
         for name, value in (("start", np.asarray(instance.start)), ("goal", np.asarray(instance.goal))):
             if value.ndim != 1 or len(value) not in sizes[name]:
                 allowed = " or ".join(str(size) for size in sizes[name])
-                raise VhdError(f"{self.spec.name}: {name} needs {allowed} numbers, got shape {value.shape}.")
+                raise VhdError(f"{self.spec.name}: {name} needs {allowed} numbers; got shape {value.shape}.")
             if not np.isfinite(value).all():
-                raise VhdError(f"{self.spec.name}: {name} {value.tolist()} holds NaN or infinity.")
+                raise VhdError(f"{self.spec.name}: {name} {value.tolist()} contains NaN or infinity.")
             yield name, value
 
 
 class VectorEnv(ABC):
     """Many simulators of one environment, stepped together. Each has a numbered slot.
 
-    What a slot returns depends on its instance and actions only: it is bitwise what a `PlanningEnv` would return,
-    whatever the other slots do and whatever the number of threads or processes.
+    A slot's output depends only on its instance and actions: it is bitwise what a `PlanningEnv` would return, whatever
+    the other slots do and whatever the number of threads or processes.
     """
 
     spec: EnvSpec
@@ -75,17 +75,28 @@ class VectorEnv(ABC):
     def step(self, slots: Sequence[int] | IntArray, actions: FloatArray) -> FloatArray:
         """One control step of these slots with actions (k, m); returns (k, o) observations."""
 
+    savable: bool = False
+    """Whether slots can be saved and restored; benchmarks then execute what two protocols have in common only once."""
+
+    def save(self, slot: int) -> FloatArray:
+        """The complete state of a slot's simulator."""
+        raise NotImplementedError
+
+    def load(self, slot: int, state: FloatArray) -> None:
+        """Restore a saved state, of this slot or another."""
+        raise NotImplementedError
+
 
 class PlanningEnv(InstanceSource):
     """A simulator that can be reset to a start, stepped and observed.
 
-    It knows nothing about plans. Success is decided by `vhdiffuser.envs.success.reached` from the
-    observation it returns, never by the simulator's own reward.
+    It knows nothing about plans. Success is determined by `vhdiffuser.envs.success.reached` from its observations,
+    never by its own reward.
     """
 
     @abstractmethod
     def reset(self, instance: Instance) -> FloatArray:
-        """Reset to the instance's start, reached before the clock starts; returns the first observation (o,)."""
+        """Reset to the instance's start (not counted as a step); returns the first observation (o,)."""
 
     @abstractmethod
     def step(self, action: FloatArray) -> FloatArray:
@@ -96,12 +107,14 @@ class PlanningEnv(InstanceSource):
         """(height, width, 3) uint8 image of the current state, rendered off-screen."""
 
     def vector(self, slots: int, threads: int, reset: Reset | None = None) -> VectorEnv | None:
-        """As many simulators like this one, stepped together on threads; None: benchmarks use one each, in processes.
+        """Many simulators like this one, stepped together on threads; None makes benchmarks use one process each.
 
-        They may use this one, which is then not used otherwise. `reset` resets it to an instance (default: its own).
+        They may use this simulator, which is then not used otherwise. `reset` resets it to an instance (default: its
+        own `reset`).
         """
         return None
 
     def skeleton(self, observations: FloatArray) -> Skeleton | None:
-        """The robot in n poses, from its observations (n, o); None if there is nothing to draw. Changes no state."""
+        """The robot in n poses, from its observations (n, o); None if there is nothing to draw. Does not change the
+        state."""
         return None

@@ -1,4 +1,4 @@
-"""Simulators are third-party code: their outputs are validated, and their exceptions reported as `VhdError`."""
+"""Simulators are third-party code: outputs are validated, and exceptions reported as `VhdError`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from vhdiffuser.types import EnvSpec, FloatArray, Instance
 
 @contextmanager
 def foreign_code(what: str) -> Iterator[None]:
-    """Context for calling third-party code: its exceptions become a `VhdError` that says what failed, and where."""
+    """Context for calling third-party code: turns exceptions into a `VhdError` that says what failed and where."""
     try:
         yield
     except VhdError:
@@ -32,23 +32,24 @@ def foreign_code(what: str) -> Iterator[None]:
 def make_simulator(make: Callable[[], PlanningEnv]) -> PlanningEnv:
     """Create a simulator and check that it is a `PlanningEnv` with a spec."""
     name = getattr(make, "__name__", type(make).__name__)
-    with foreign_code(f"making the simulator with {name}()"):
+    with foreign_code(f"creating the simulator with {name}()"):
         env: Any = make()
     if not isinstance(env, PlanningEnv):
         raise VhdError(
-            f"{name}() returns {type(env).__name__}. A simulator is a subclass of vhdiffuser.PlanningEnv, with the "
-            "methods reset, step, sample_instance, check and render (docs/extending.md)."
+            f"{name}() returned {type(env).__name__}. A simulator must be a subclass of vhdiffuser.PlanningEnv, "
+            "with the methods reset, step, sample_instance, check and render (docs/extending.md)."
         )
     if not isinstance(getattr(env, "spec", None), EnvSpec):
         raise VhdError(
-            f"{name}() returns {type(env).__name__} without `spec`. Set `spec` to the EnvSpec of its environment "
-            "(docs/extending.md)."
+            f"{name}() returned {type(env).__name__} without `spec`. Set `spec` to the EnvSpec of its "
+            "environment (docs/extending.md)."
         )
     return env
 
 
 def check_trained_for(planned: EnvSpec, spec: EnvSpec) -> None:
-    """Raise `VhdError` if observations, states, goals or actions differ from the environment's; warn about the rest."""
+    """Raise `VhdError` if observations, states, goals or actions differ from the environment's; warn about other
+    differences."""
     differ = [item.name for item in fields(EnvSpec) if getattr(planned, item.name) != getattr(spec, item.name)]
     if not planned.action_dim:  # unknown for data without actions
         differ = [name for name in differ if name != "action_dim"]
@@ -57,7 +58,7 @@ def check_trained_for(planned: EnvSpec, spec: EnvSpec) -> None:
     if not {"observation_dim", "state_dims", "goal_dims", "action_dim"}.isdisjoint(differ):
         raise VhdError(f"{told} Train a planner for {spec.name}, or use this one in {planned.name}.")
     if differ:
-        warn(f"{told} Its results there say little about its quality.", OtherEnvironmentWarning)
+        warn(f"{told} Its results here say little about its quality.", OtherEnvironmentWarning)
 
 
 def draw_instance(env: InstanceSource, rng: np.random.Generator, distribution: str = "reset") -> Instance:
@@ -66,8 +67,8 @@ def draw_instance(env: InstanceSource, rng: np.random.Generator, distribution: s
         instance: Any = env.sample_instance(rng, distribution)
     if not isinstance(instance, Instance):
         raise VhdError(
-            f"{env.spec.name}: sample_instance of {type(env).__name__} must return an Instance (start, goal, seed), "
-            f"got {type(instance).__name__}."
+            f"{env.spec.name}: sample_instance of {type(env).__name__} must return an Instance (start, goal, "
+            f"seed); got {type(instance).__name__}."
         )
     for _ in env.finite_ends(instance):
         pass
@@ -92,7 +93,7 @@ def stacked(env: PlanningEnv | VectorEnv, method: str, observations: Sequence[An
         return together
     for observation in observations:
         _refuse_observation(env, method, observation)
-    raise VhdError(f"{env.spec.name}: {method} of {type(env).__name__} returns observations of different types.")
+    raise VhdError(f"{env.spec.name}: {method} of {type(env).__name__} returned observations of different types.")
 
 
 def _refuse_observation(env: PlanningEnv | VectorEnv, method: str, observation: Any) -> None:
@@ -100,10 +101,10 @@ def _refuse_observation(env: PlanningEnv | VectorEnv, method: str, observation: 
     says = f"{spec.name}: {method} of {type(env).__name__} must return an observation of {spec.observation_dim} numbers"
     if not isinstance(observation, np.ndarray):
         hint = " (Gymnasium's tuple? Return the observation alone)" if isinstance(observation, tuple) else ""
-        raise VhdError(f"{says} as a numpy array, got {type(observation).__name__}{hint}.")
+        raise VhdError(f"{says} as a numpy array; got {type(observation).__name__}{hint}.")
     if observation.shape != (spec.observation_dim,):
-        raise VhdError(f"{says}, got shape {observation.shape}. Fix the simulator, or `observation_dim` of its spec.")
+        raise VhdError(f"{says}; got shape {observation.shape}. Fix the simulator, or `observation_dim` of its spec.")
     if observation.dtype.kind not in "fiu":
-        raise VhdError(f"{says}, got dtype {observation.dtype}.")
+        raise VhdError(f"{says}; got dtype {observation.dtype}.")
     if not np.isfinite(observation).all():
-        raise VhdError(f"{says}, got NaN or infinity: {observation.tolist()}.")
+        raise VhdError(f"{says}; got NaN or infinity: {observation.tolist()}.")

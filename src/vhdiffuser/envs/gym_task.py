@@ -35,7 +35,7 @@ class GoalTask(gymnasium.Env):
 
     def __init__(self, environment: Environment, random_goal: bool = False, render_mode: str | None = None) -> None:
         if render_mode not in (None, *self.metadata["render_modes"]):
-            raise VhdError(f"unknown render_mode '{render_mode}'. Allowed: rgb_array, or none.")
+            raise VhdError(f"unknown render_mode '{render_mode}'. Use rgb_array or None.")
         self.environment, self.render_mode, self.random_goal = environment, render_mode, random_goal
         self.metadata = {**self.metadata, "render_fps": round(1 / environment.spec.control_dt)}
         self.simulator = environment.make()
@@ -79,17 +79,17 @@ class GoalTask(gymnasium.Env):
     def _place(self, options: dict[str, Any], name: str, cell: str) -> FloatArray | None:
         """Start or goal from the options, or None."""
         if name in options and cell in options:
-            raise VhdError(f"give `{name}` or `{cell}`, not both.")
+            raise VhdError(f"pass `{name}` or `{cell}`, not both.")
         if name in options:
             try:
                 return np.asarray(options[name], np.float64)
             except (TypeError, ValueError):
-                raise VhdError(f"`{name}` is a list of numbers, got {options[name]!r}.") from None
+                raise VhdError(f"`{name}` must be a list of numbers; got {options[name]!r}.") from None
         if cell not in options:
             return None
         if self.environment.geometry.cell is None:
-            raise VhdError(f"{self.environment.name} has no cells: give `{name}`.")
+            raise VhdError(f"{self.environment.name} has no cells: pass `{name}`.")
         if np.shape(options[cell]) != (2,):
-            raise VhdError(f"`{cell}` is a row and a column, got {options[cell]!r}.")
+            raise VhdError(f"`{cell}` must be a row and a column; got {options[cell]!r}.")
         row, column = options[cell]
         return self.environment.geometry.cell(int(row), int(column))

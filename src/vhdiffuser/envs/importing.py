@@ -1,4 +1,4 @@
-"""Import a user's file, or a local copy of an official one, as a dataset."""
+"""Import of user data, or of local copies of official files, as datasets."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ import numpy as np
 from vhdiffuser.arguments import as_amount, as_whole, shown
 from vhdiffuser.data.csv_log import read_csv
 from vhdiffuser.data.readers import read_minari, read_own
-from vhdiffuser.data.store import Dataset
+from vhdiffuser.data.store import Dataset, require_new, save_dataset, writing_dataset
 from vhdiffuser.envs.registry import environments
 from vhdiffuser.errors import DataError, UnknownNameError, warn
 from vhdiffuser.files import checked_name
 from vhdiffuser.types import EnvSpec, Episodes
 
 _ROWS = 200_000
-"""Approximate number of rows to which a time step is fitted, spread evenly over the data."""
+"""Approximate number of rows used to fit a time step, evenly subsampled."""
 _LEAST_ROWS = 10
 """Minimum number of moving rows to fit a time step."""
 _LARGEST_MISFIT = 0.25
-"""Maximum share of the motion that a fitted time step leaves unexplained, in the median row."""
+"""Largest fraction of the motion left unexplained by a fitted time step, in the median row."""
 _DISAGREEMENT = 0.1
 """Maximum relative difference between a given time step and the fitted one."""
 
@@ -31,18 +31,19 @@ _DISAGREEMENT = 0.1
 def import_dataset(name: str, file: str | Path, **settings: Any) -> Dataset:
     """Read `file` (a path, or `minari:ID`) under a new name, or under a registered environment's.
 
-    `settings` are those of `own_spec`; a registered environment has its own and takes none.
+    `settings` are those of `own_spec`; a registered environment has its own and accepts none. Raises `DataError` for
+    invalid files.
     """
     checked_name("dataset", name)
     if not isinstance(file, str | Path):
-        raise DataError(f"a file is given by its path, or as minari:ID; got {shown(file)}.")
+        raise DataError(f"pass a file as a path, or as minari:ID; got {shown(file)}.")
     file = str(file)
     details = {"file": Path(file).name if not file.startswith("minari:") else file}
     if name in environments():
         environment = environments()[name]
         spec = environment.spec
         if settings:
-            raise DataError(f"{name} has settings of its own: leave out {', '.join(settings)}, or choose another name.")
+            raise DataError(f"{name} has its own settings: leave out {', '.join(settings)}, or choose another name.")
         episodes = environment.reader(Path(file))
         if episodes.observations.shape[1] != spec.observation_dim or episodes.actions.shape[1] != spec.action_dim:
             raise DataError(
@@ -56,6 +57,15 @@ def import_dataset(name: str, file: str | Path, **settings: Any) -> Dataset:
         return Dataset(own_spec(name, log.episodes, **settings), log.episodes, "import", details)
     episodes = read_minari(file.removeprefix("minari:")) if file.startswith("minari:") else read_own(Path(file))
     return Dataset(own_spec(name, episodes, **settings), episodes, "import", details)
+
+
+def save_import(name: str, file: str | Path, *, replace: bool = False, **settings: Any) -> Dataset:
+    """Import `file` as `import_dataset` does, and save it under that name for use in all commands."""
+    require_new(name, replace)
+    with writing_dataset(name):
+        dataset = import_dataset(name, file, **settings)
+        save_dataset(dataset)
+    return dataset
 
 
 def own_spec(
@@ -72,8 +82,8 @@ def own_spec(
 ) -> EnvSpec:
     """The spec of data without a registered environment; omitted settings are taken from the data.
 
-    Dimensions are numbers or, where the observation's columns have `names`, those. If there are velocities,
-    `control_dt` is checked against positions and velocities, or inferred from them.
+    Dimensions are given by index or, if the observation's columns have `names`, by name. With velocities, `control_dt`
+    (seconds) is checked against positions and velocities, or inferred from them.
     """
     for given, value in (("T_max", T_max), ("L_min", L_min)):
         if value is not None:
@@ -84,17 +94,17 @@ def own_spec(
     observation_dim, action_dim = episodes.observations.shape[1], episodes.actions.shape[1]
     columns = tuple(f"s{dim}" for dim in range(observation_dim)) if names is None else tuple(names)
     if len(columns) != observation_dim:
-        raise DataError(f"{len(columns)} names for {observation_dim} columns of observations: give one for each.")
+        raise DataError(f"{len(columns)} names for {observation_dim} observation columns: pass one name per column.")
     state_dims = _numbers(state_dims, columns) if state_dims is not None else tuple(range(observation_dim))
     state_names = tuple(columns[dim] if 0 <= dim < observation_dim else str(dim) for dim in state_dims)
     goal_dims = _numbers(goal_dims, state_names) if goal_dims is not None else tuple(range(len(state_dims)))
     velocity_dims = None if velocity_dims is None else _numbers(velocity_dims, state_names)
     if velocity_dims is not None and len(velocity_dims) != len(goal_dims):
-        raise DataError(f"velocity dimensions {velocity_dims} must be as many as goal dimensions {goal_dims}.")
+        raise DataError(f"{velocity_dims} must name one velocity dimension per goal dimension {goal_dims}.")
     longest = int(np.diff(episodes.ends, prepend=0).max())
     T_max = min(longest, 256) if T_max is None else T_max
     if T_max > longest:
-        raise DataError(f"T_max {T_max} is longer than the longest episode ({longest} states).")
+        raise DataError(f"T_max {T_max} exceeds the longest episode ({longest} states).")
     L_min = min(8, T_max) if L_min is None else L_min
     spec = EnvSpec(
         name=name,
@@ -113,10 +123,10 @@ def own_spec(
 
 
 def _numbers(dims: Sequence[int | str], names: Sequence[str]) -> tuple[int, ...]:
-    """Dimensions given as numbers or names, as numbers."""
+    """Convert dimensions given by index or name to indices."""
     fits = isinstance(dims, Sequence) and not isinstance(dims, str | bytes)
     if not fits or not all(isinstance(dim, int | np.integer | str) and not isinstance(dim, bool) for dim in dims):
-        raise DataError(f"dimensions are given as a list of columns, by number or name; got {shown(dims)}.")
+        raise DataError(f"pass dimensions as a list of columns, by index or name; got {shown(dims)}.")
     unknown = [str(dim) for dim in dims if isinstance(dim, str) and dim not in names and not dim.isdigit()]
     if unknown:
         raise UnknownNameError("column", unknown[0], list(names))
@@ -124,41 +134,41 @@ def _numbers(dims: Sequence[int | str], names: Sequence[str]) -> tuple[int, ...]
 
 
 def checked_control_dt(spec: EnvSpec, episodes: Episodes, given: float | None) -> float:
-    """Seconds between two rows: as given unless the data disagrees, otherwise inferred, otherwise 1 (time in steps)."""
+    """Seconds between rows: as given unless the data disagrees, otherwise inferred, otherwise 1 (time in steps)."""
     if given is not None and not 0 < given < np.inf:
-        raise DataError(f"control_dt must be a time above 0 (seconds between two rows), got {given}.")
+        raise DataError(f"control_dt must be a time > 0 (seconds between rows); got {given}.")
     if spec.velocity_dims is None:
         return 1.0 if given is None else given
     fitted, misfit = fit_control_dt(spec, episodes)
     if misfit > _LARGEST_MISFIT:
-        best = "nothing moves" if misfit == np.inf else f"the best, {fitted:.3g} s, is off by {misfit:.0%}"
+        best = "nothing moves" if misfit == np.inf else f"the best fit, {fitted:.3g} s, is off by {misfit:.0%}"
         reason = (
-            f"{spec.name}: the change of position is not velocity times any one control_dt ({best}): noise, other "
-            f"units, or other dimensions than {spec.velocity_dims}."
+            f"{spec.name}: no single control_dt explains the change of position by the velocity ({best}): "
+            f"noise, other units, or other dimensions than {spec.velocity_dims}."
         )
         if given is None:
-            raise DataError(f"{reason} Give control_dt (--control-dt), or leave the velocity dimensions out.")
-        warn(f"{reason} control_dt {given:g} s is taken as given.")
+            raise DataError(f"{reason} Set control_dt (--control-dt), or leave out the velocity dimensions.")
+        warn(f"{reason} Using control_dt {given:g} s as given.")
         return given
     if given is None:
         return float(f"{fitted:.3g}")
     if abs(given - fitted) > _DISAGREEMENT * fitted:
         raise DataError(
-            f"{spec.name}: control_dt is given as {given:g} s, but by positions and velocities it is {fitted:.3g} s. "
-            "Give that one (or none: it is inferred), or correct the units of the velocities."
+            f"{spec.name}: control_dt is {given:g} s, but positions and velocities give {fitted:.3g} s. Use "
+            "that value (or none, to infer it), or correct the units of the velocities."
         )
     return given
 
 
 def fit_control_dt(spec: EnvSpec, episodes: Episodes) -> tuple[float, float]:
-    """The dt for which p' - p = v dt fits best, and the unexplained share of the motion (infinity: no motion).
+    """The dt that best fits p' - p = v dt, and the unexplained fraction of the motion (infinity: no motion).
 
-    v may be the velocity before the step, after it or their mean: simulators and filters differ.
+    v may be the velocity before the step, after it, or their mean: simulators and filters differ.
     """
     assert spec.velocity_dims is not None
     states = spec.planning_state(episodes.observations).astype(np.float64)
     places, velocity = spec.goal_of(states), states[:, list(spec.velocity_dims)]
-    rows = np.setdiff1d(np.arange(len(states)), episodes.ends - 1)  # the last state of an episode has no next
+    rows = np.setdiff1d(np.arange(len(states)), episodes.ends - 1)  # an episode's last state has no successor
     rows = rows[:: max(1, len(rows) // _ROWS)]
     moved = places[rows + 1] - places[rows]  # (n, goal_dim)
     fits = []

@@ -87,7 +87,7 @@ def _open_context(width: int, height: int) -> Any:
         platform = os.environ.get("PYOPENGL_PLATFORM")
         try:
             return import_module(f"mujoco.{backend}").GLContext(width, height)
-        # The bindings fail in many ways (no library, no device, no symbol); in each case, try the next.
+        # The bindings fail in many ways (no library, no device, no symbol); try the next one in each case.
         except Exception as error:
             failures.append(f"{backend}: {type(error).__name__}: {error}")
             if platform is None:
@@ -97,7 +97,7 @@ def _open_context(width: int, height: int) -> Any:
 
 def _advice(reason: str) -> str:
     return (
-        f"no picture can be drawn on this machine ({reason}). Install OpenGL for off-screen use "
-        "(Debian, Ubuntu: `apt install libegl1 libgl1`, or `libosmesa6` with MUJOCO_GL=osmesa); "
-        "all but pictures and videos works without it."
+        f"cannot render on this machine ({reason}). Install OpenGL for off-screen use (Debian, Ubuntu: `apt "
+        "install libegl1 libgl1`, or `libosmesa6` with MUJOCO_GL=osmesa). Everything except images and videos "
+        "works without it."
     )

@@ -1,8 +1,8 @@
 """The execution protocols, as rules for when an execution replans or ends.
 
-Strict synchronisation: the planning step is the control step, and each of a plan's L indices gets
-exactly one action, so a plan that never hits is executed for L steps: the paper's
-l = min{L_hat, t_hit}. The action at index t aims at state t+1; at the last index, at the goal.
+Strict synchronisation: the planning step is the control step, and each of a plan's L indices gets exactly one action,
+so a plan that never reaches the goal is executed for L steps: the paper's l = min{L_hat, t_hit}. The action at index t
+aims at state t+1; at the last index, at the goal.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from vhdiffuser.types import BoolArray, EnvSpec, FloatArray, Instance, IntArray
 THRESHOLD = 0.1
 """Tracking error (normalised, infinity norm) above which replan-on-deviation replans."""
 CHECK_EVERY = 10
-"""Control steps between two checks of the tracking error."""
+"""Control steps between checks of the tracking error."""
 
 HitTest = Callable[[FloatArray, FloatArray], BoolArray]
 """(B, d) states, (B, goal_dim) goals -> (B,) bool."""
@@ -42,24 +42,25 @@ class ExecutionRule:
     """When an execution replans, and when it ends."""
 
     threshold: float | None = None
-    """Replan when the tracking error (normalised, infinity norm over the goal dimensions) exceeds this; None: never."""
+    """Replan when the tracking error (normalised, infinity norm over the goal dimensions) exceeds this; None for
+    never."""
     check_every: int = 1
-    """Control steps of a plan between two checks of the tracking error."""
+    """Control steps of a plan between checks of the tracking error."""
     budget: int | None = None
-    """Maximum control steps of the execution; None: unlimited (without replanning, the plan's length)."""
+    """Maximum number of control steps; None for no limit (without replanning, the plan's length)."""
     stop_at_hit: bool = True
     """Whether the first hit ends the execution (always so in the paper)."""
     hold: bool = False
     """Whether a plan's last state is held after its end, until the budget (D4RL's fixed-length episodes)."""
     every: int | None = None
-    """Replan after this many control steps of a plan, regardless of deviation; None: never."""
+    """Replan after this many control steps of a plan, regardless of deviation; None for never."""
     warm_start: bool = False
-    """Whether replanning draws only the pieces ahead anew and keeps the rest of a composed plan."""
+    """Whether replanning resamples only the pieces ahead and keeps the rest of a composed plan."""
 
     def __post_init__(self) -> None:
         if self.threshold is not None and not (isinstance(self.threshold, int | float) and self.threshold > 0):
-            raise VhdError(f"the replanning threshold must be a number above 0, got {shown(self.threshold)}.")
-        as_whole("check_every (steps between two checks of the tracking error)", self.check_every, least=1)
+            raise VhdError(f"the replanning threshold must be a number > 0; got {shown(self.threshold)}.")
+        as_whole("check_every (steps between checks of the tracking error)", self.check_every, least=1)
         if self.budget is not None:
             as_whole("budget (control steps in all)", self.budget, least=1)
         if self.every is not None:
@@ -67,11 +68,11 @@ class ExecutionRule:
 
     @property
     def replans(self) -> bool:
-        """Whether plans are ever renewed."""
+        """Whether the rule ever replans."""
         return self.threshold is not None or self.every is not None
 
     def checks(self, indices: IntArray, lengths: IntArray) -> BoolArray:
-        """(B,) whether the tracking error, if there is a threshold, is checked at these indices of plans so long."""
+        """(B,) whether the tracking error is checked at these indices (B,) of plans with these lengths (B,)."""
         return (indices > 0) & (indices < lengths) & (indices % self.check_every == 0)
 
     def phase(self, hit: bool, steps: int, index: int, length: int, deviates: bool) -> Phase:
@@ -96,7 +97,7 @@ class Protocol:
     instances: Callable[[PlanningEnv, int, int], list[Instance]]
     """(simulator, n, seed) -> n test cases."""
     rule: Callable[[float, int], ExecutionRule]
-    """(threshold, steps between two checks) -> rule; a protocol may ignore both."""
+    """(threshold, steps between checks) -> rule; a protocol may ignore both."""
     hit: HitTest
     """Success."""
     score: Callable[[FloatArray, FloatArray], float] | None = None
@@ -104,7 +105,7 @@ class Protocol:
     gamma: float | None = None
     """Margin on the predicted length for published rows (default: the planner's)."""
     tasks: int | None = None
-    """Number of tasks; instance i belongs to task i modulo this, plus 1."""
+    """Number of tasks; instance i belongs to task (i modulo this) + 1."""
 
 
 def euclidean_hit(spec: EnvSpec, radius: float) -> HitTest:
@@ -117,7 +118,7 @@ def _within(spec: EnvSpec, radius: float, states: FloatArray, goals: FloatArray)
 
 
 def single_shot() -> ExecutionRule:
-    """One plan, tracked to its end or to the first hit."""
+    """One plan, tracked to its end or until the goal is reached."""
     return ExecutionRule()
 
 
@@ -128,12 +129,12 @@ def replan_on_deviation(
     *,
     warm_start: bool = False,
 ) -> ExecutionRule:
-    """Replan on deviation, or when a plan ends short of the goal; until the first hit or the budget."""
+    """Replan on deviation, or when a plan ends short of the goal; until the goal is reached or the budget is spent."""
     return ExecutionRule(threshold=threshold, check_every=check_every, budget=budget, warm_start=warm_start)
 
 
 def replan_every(steps: int, budget: int | None = None, *, warm_start: bool = False) -> ExecutionRule:
-    """Replan every `steps` control steps, or when a plan ends; until the first hit or the budget."""
+    """Replan every `steps` control steps, or when a plan ends; until the goal is reached or the budget is spent."""
     return ExecutionRule(every=steps, budget=budget, warm_start=warm_start)
 
 

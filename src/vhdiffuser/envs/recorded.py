@@ -12,23 +12,23 @@ from vhdiffuser.errors import UnknownNameError
 from vhdiffuser.types import EnvSpec, Instance
 
 HELD_OUT = 0.05
-"""Share of the episodes held out for evaluation if no simulator can draw fresh instances."""
+"""Fraction of episodes held out for evaluation if no simulator can draw fresh instances."""
 
 _PIECE = 3 / 8
-"""States of a piece, as a share of T_max: as on the data on which pieces were chosen (48 of 128, 64 of 160)."""
+"""States per piece, as a fraction of T_max; chosen on two datasets (48 of 128, 64 of 160)."""
 _SMOOTHING = 1 / 32
-"""Smoothing as a share of T_max: about the time between two knots."""
+"""Smoothing as a fraction of T_max: about the time between two knots."""
 
 
 def planning_of(spec: EnvSpec) -> dict[str, Any]:
-    """How to plan with imported data: smoothing in proportion to T_max instead of a fixed number of steps, and long
+    """Planning options for imported data: smoothing proportional to T_max rather than a fixed number of steps, and long
     plans composed of pieces along a route if goals have two or three dimensions, which the data can cover densely."""
     piece = round(_PIECE * spec.T_max) if spec.goal_dim in (2, 3) else 0
     return {"smoothing": _SMOOTHING * spec.T_max, "piece": piece}
 
 
 class RecordedStates(InstanceSource):
-    """Draws pairs of states of a dataset, from any episodes."""
+    """Draws pairs of states from a dataset, across episodes."""
 
     def __init__(self, dataset: Dataset) -> None:
         self.spec, self._states = dataset.spec, dataset.states()
@@ -48,6 +48,6 @@ class RecordedStates(InstanceSource):
         return Instance(start, self.spec.goal_of(goal), int(rng.integers(2**31)))
 
     def check(self, instance: Instance) -> None:
-        """Check size and finiteness only: free space is not known without a simulator."""
+        """Check size and finiteness only: without a simulator, free space is unknown."""
         for _ in self.finite_ends(instance):
             pass

@@ -1,8 +1,9 @@
-"""The registry of environments, built-in and others.
+"""The registry of environments.
 
 A name is looked up among registered environments (by `register`, or by a package's entry point in the group
 `vhdiffuser.environments`), then among imported datasets. References such as `my_robot.py:make` and
-`package.module:make` name a file or module, and in it an Environment, several, or a function that returns them.
+`package.module:make` name a file or module and, in it, an Environment, several of them, or a function that returns
+them.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ OURS = (
     "vhdiffuser.envs.pointmaze.environments:ENVIRONMENTS",
     "vhdiffuser.envs.antmaze.environments:OGBENCH",
 )
-"""The paper's five environments and OGBench's mazes, by the same kind of reference as any other."""
+"""The paper's five environments and OGBench's mazes, as references like any other."""
 
 
 class _Environments(Registry[Environment]):
@@ -45,7 +46,7 @@ class _Environments(Registry[Environment]):
 
     def add(self, name: str, value: Environment, replace: bool = False) -> Environment:
         super().add(name, value, replace)
-        if value.simulator is not None and "gymnasium" in sys.modules:  # else when it is imported
+        if value.simulator is not None and "gymnasium" in sys.modules:  # otherwise when Gymnasium is imported
             register_id(value)
         return value
 
@@ -72,9 +73,9 @@ _environments = _Environments("environment", "vhdiffuser.environments")
 
 
 def register(environment: Environment, replace: bool = False) -> Environment:
-    """Register an environment by its name, for the library, all commands and Gymnasium."""
+    """Register an environment by its name, for the library, all commands and Gymnasium. Returns it."""
     if not isinstance(environment, Environment):
-        raise VhdError(f"register takes a vhdiffuser.Environment, got {type(environment).__name__}.")
+        raise VhdError(f"register needs a vhdiffuser.Environment; got {type(environment).__name__}.")
     return _environments.register(environment.name, environment, replace)
 
 
@@ -90,15 +91,21 @@ def known_names() -> list[str]:
 
 
 def get_environment(name: str) -> Environment:
-    """The environment with this name, of an imported dataset, or from a reference such as `my_robot.py:make`."""
+    """Return the environment with this name, of an imported dataset, or from a reference such as `my_robot.py:make`.
+
+    Raises `UnknownNameError` if there is none.
+    """
     if not isinstance(name, str):
-        raise VhdError(f"an environment is given by its name, or as file.py:function; got {shown(name)}.")
+        raise VhdError(f"pass an environment's name, or file.py:function; got {shown(name)}.")
     if name.endswith(".py") and Path(name).is_file():
-        raise VhdError(f"{name}: name the function in it that makes the environment, for example {name}:make.")
+        raise VhdError(f"{name}: add the function in it that creates the environment, e.g. {name}:make.")
     if ":" in name:
         found = load_reference(name)
         if len(found) != 1:
-            raise VhdError(f"{name} gives {len(found)} environments: {', '.join(item.name for item in found)}. Need 1.")
+            raise VhdError(
+                f"{name} provides {len(found)} environments: {', '.join(item.name for item in found)}. Exactly one "
+                "is required."
+            )
         return _environments.add(found[0].name, found[0], replace=True)
     if name in environments():
         return environments()[name]
@@ -108,7 +115,7 @@ def get_environment(name: str) -> Environment:
 
 
 def find_environment(name: str) -> Environment | None:
-    """The environment of a name, or None if it is unknown. Never imports third-party code, since names may come from
+    """The environment of this name; None if unknown. Never imports third-party code, since names may come from
     files."""
     if ":" in name:
         return None
@@ -119,7 +126,7 @@ def find_environment(name: str) -> Environment | None:
 
 
 def environment_of(spec: EnvSpec) -> Environment:
-    """The environment of a spec, or one with nothing but the spec."""
+    """The environment of a spec, or a new one that has only the spec."""
     return find_environment(spec.name) or Environment(spec)
 
 
@@ -146,19 +153,20 @@ def _of_dataset(name: str) -> Environment:
 
 
 def load_reference(reference: str) -> tuple[Environment, ...]:
-    """The environments that `file.py:attribute` or `package.module:attribute` refers to."""
+    """Environments that `file.py:attribute` or `package.module:attribute` refers to."""
     value = load_attribute("environment", reference)
     if callable(value) and not isinstance(value, Environment):
         with foreign_code(f"environment '{reference}': {reference.rpartition(':')[2]}()"):
             value = value()
     found = (value,) if isinstance(value, Environment) else tuple(value) if isinstance(value, Iterable) else ()
     if not found or not all(isinstance(item, Environment) for item in found):
-        raise VhdError(f"environment '{reference}' must be, or return, a vhdiffuser.Environment or several.")
+        raise VhdError(f"environment '{reference}' must be, or return, one or more vhdiffuser.Environment.")
     return found
 
 
 def register_ids() -> None:
-    """Register the Gymnasium ids of the environments so far; called when both Gymnasium and `vhdiffuser` are there."""
+    """Register the Gymnasium ids of all environments so far; called once both Gymnasium and `vhdiffuser` are
+    imported."""
     _environments.load_ours()
     for environment in _environments.registered():
         if environment.simulator is not None:

@@ -3,7 +3,7 @@
 Bitwise equal to `mj_step` in the whole maze, at about half the cost. A body can touch only the walls near it, so its
 copy of the model has a floor and four walls, which move to wherever the body's nearest walls are. The body's own parts
 never touch each other in these models, so contacts are listed as pairs and need no broad search; and one body is one
-island of constraints, so none are searched for. Order and parameters of contacts stay those of the whole maze.
+constraint island, so none are searched for. Order and parameters of contacts are those of the whole maze.
 """
 
 from __future__ import annotations
@@ -86,12 +86,12 @@ class WalledBatch:
         self._geom_pos[np.ix_(copies, self._slots)] = self.near(places)
         self._batch.step(copies, nstep=substeps)
         moved = np.square(self.position[copies, :2] - places).sum(axis=1)
-        # Written so that NaN is repeated as well.
+        # Written so that NaN is also repeated.
         for row in np.flatnonzero(~(moved < (self._slack / 2) ** 2)):
             self._repeat(int(copies[row]), before[row], substeps)
 
     def near(self, places: FloatArray) -> FloatArray:
-        """(k, 2) places -> (k, 4, 3) centres of the walls within reach; far below where there are fewer."""
+        """Centres (k, 4, 3) of the walls within reach of positions (k, 2); far below if there are fewer."""
         walls = self._walls
         world = places + walls.offset
         corner = np.floor((world[:, walls.axes] - walls.origin) / walls.cell).astype(np.int64)
@@ -109,7 +109,7 @@ class WalledBatch:
 
 
 class Bodies(ABC):
-    """Copies of a robot, stepped together: its control and observation on top of `simulations`."""
+    """Copies of a robot stepped together: control and observation on top of `simulations`."""
 
     simulations: WalledBatch
 
@@ -146,6 +146,16 @@ class BodiesVector(VectorEnv):
         observations = np.empty((len(copies), self.spec.observation_dim), np.float32)
         observations[order] = self._bodies.observations(copies)
         return observations
+
+    savable = True
+
+    def save(self, slot: int) -> FloatArray:
+        """(s,) the simulation's state."""
+        return self._bodies.simulations.state[slot].copy()
+
+    def load(self, slot: int, state: FloatArray) -> None:
+        """Set a slot's simulation to a saved state (s,)."""
+        self._bodies.simulations.state[slot] = state
 
 
 def _lean_model(xml: str, walls: WallGrid) -> mujoco.MjModel:

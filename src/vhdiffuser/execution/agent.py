@@ -18,21 +18,21 @@ from vhdiffuser.types import FloatArray
 
 
 class Latency(NamedTuple):
-    """Seconds that one call of `Agent.act` took."""
+    """Duration of one call of `Agent.act`, in seconds."""
 
     planning: float
-    """In the planner; 0 if the plan was kept."""
+    """Time in the planner; 0 if no plan was made."""
     control: float
-    """In everything else: evaluating the observation, and the controller."""
+    """Time in everything else: evaluating the observation, and the controller."""
 
     @property
     def total(self) -> float:
-        """Both."""
+        """Sum of both."""
         return self.planning + self.control
 
 
 class Agent:
-    """Replans when necessary, and returns one action per observation.
+    """Returns one action per observation, and replans when necessary.
 
     >>> agent = Agent(planner)                                       # doctest: +SKIP
     >>> agent.reset(goal=[7, 9])                                     # doctest: +SKIP
@@ -53,9 +53,9 @@ class Agent:
         length: int | None = None,
         hit: HitTest | None = None,
     ) -> None:
-        """The controller defaults to the environment's. `rule` says when to replan and when to stop:
-        `replan_on_deviation()` (default), `single_shot()` or `replan_every(n)`, with or without a `budget` of control
-        steps. Plans have `length` states, or the predicted length; `seed` fixes them. `hit` is the success criterion
+        """`controller` defaults to the environment's. `rule` defines when to replan and when to stop:
+        `replan_on_deviation()` (default), `single_shot()` or `replan_every(n)`, optionally with a `budget` of control
+        steps. Plans have `length` states (default: predicted) and depend on `seed`. `hit` is the success criterion
         (default: the paper's goal region)."""
         require_planner(planner)
         self._loop = ControlLoop(
@@ -79,7 +79,7 @@ class Agent:
 
     @property
     def goal(self) -> FloatArray | None:
-        """The goal (goal_dim,), or None before `reset`. May be set at any time: the next `act` replans."""
+        """The goal (goal_dim,); None before `reset`. It can be set at any time: the next `act` replans."""
         return self._goal
 
     @goal.setter
@@ -89,7 +89,7 @@ class Agent:
             self._episode.aim(self._goal)
 
     def observe(self, observation: npt.ArrayLike) -> None:
-        """Record an observation (observation_dim,) without acting on it: the last one of an episode."""
+        """Record an observation (observation_dim,) without acting, as at the end of an episode."""
         values = self._checked_observation(observation)
         if self._goal is None:
             raise VhdError("the agent has no goal: call reset(goal) before the first observation.")
@@ -97,13 +97,14 @@ class Agent:
             self._episode = Episode(self._episodes, self._goal, [values])
             self._episodes += 1
         elif self._action is None:
-            self._episode.observations[-1] = values  # seen again before any action
+            self._episode.observations[-1] = values  # repeated before any action
         else:
             self._loop.advance(Group([self._episode]), self._action[None], values[None])
             self._action = None
 
     def act(self, observation: npt.ArrayLike) -> FloatArray:
-        """The action (m,) for an observation (observation_dim,), which is the result of the previous action.
+        """Return the action (m,) for an observation (observation_dim,), which must be the result of the previous
+        action.
 
         Once `done`, the agent follows its plan to the end, holds the last state, and does not replan.
         """
@@ -119,11 +120,12 @@ class Agent:
         return self._action
 
     def warm_up(self) -> None:
-        """Plan and act twice and discard the results: a network's first call is too slow for a control loop.
-
-        Once near and once far, because short and long plans are computed by different graphs.
-        """
-        spec, normalizer = self._loop.planner.spec, self._loop.planner.normalizer
+        """Prepare for plans of any length, then plan and act twice (near and far) and discard the results: the first
+        calls of a process are too slow for a control loop."""
+        planner = self._loop.planner
+        if callable(prepare := getattr(planner, "warm_up", None)):
+            prepare()
+        spec, normalizer = planner.spec, planner.normalizer
         for start, end in ((normalizer.center, normalizer.center), (normalizer.low, normalizer.high)):
             observation = np.zeros(spec.observation_dim, np.float32)
             observation[list(spec.state_dims)] = start
@@ -133,7 +135,7 @@ class Agent:
 
     @property
     def done(self) -> bool:
-        """Whether the goal is reached, the budget spent, or a single plan at its end. Setting a goal resets it."""
+        """Whether the goal is reached, the budget spent, or a single-shot plan at its end. Setting a goal clears it."""
         return self._episode is not None and self._episode.phase == "ended"
 
     @property
@@ -143,28 +145,28 @@ class Agent:
 
     @property
     def steps(self) -> int:
-        """Actions since `reset` whose results were observed."""
+        """Number of actions since `reset` whose results were observed."""
         return 0 if self._episode is None else self._episode.steps
 
     @property
     def plan(self) -> Plan | None:
-        """The plan being followed; None before the first `act`."""
+        """The current plan; None before the first `act`."""
         return self._episode.plan if self._episode is not None and self._episode.plans else None
 
     @property
     def plans(self) -> tuple[tuple[int, Plan], ...]:
-        """(control step at which it was made, plan) for all plans since `reset`."""
+        """(control step, plan) for all plans since `reset`."""
         return () if self._episode is None else tuple(self._episode.plans)
 
     @property
     def latencies(self) -> tuple[Latency, ...]:
-        """Seconds of each `act` since `reset`."""
+        """Duration of each `act` since `reset`."""
         return tuple(self._latencies)
 
     def rollout(self) -> Rollout:
-        """Observations, actions and plans since `reset`."""
+        """The execution since `reset`; raises `VhdError` before the first action."""
         if self._episode is None or not self._episode.plans:
-            raise VhdError("no action was taken yet: call act(observation) first.")
+            raise VhdError("no action has been taken yet: call act(observation) first.")
         return self._episode.rollout(self._loop.planner.spec.action_dim)
 
     def _checked_goal(self, goal: npt.ArrayLike) -> FloatArray:
@@ -174,7 +176,7 @@ class Agent:
         if values.shape != (spec.goal_dim,) or not np.isfinite(values).all():
             names = ", ".join(spec.state_names[dim] for dim in spec.goal_dims)
             raise VhdError(
-                f"{spec.name}: a goal needs the {spec.goal_dim} finite numbers {names}, or a whole state of "
+                f"{spec.name}: a goal needs {spec.goal_dim} finite numbers ({names}), or a full state of "
                 f"{spec.state_dim}; got {shown(goal)}."
             )
         return values
@@ -183,9 +185,9 @@ class Agent:
         spec, values = self._loop.planner.spec, as_numbers("an observation", observation)
         if values.shape != (spec.observation_dim,):
             raise VhdError(
-                f"{spec.name}: an observation has {spec.observation_dim} numbers, as in the data that the planner was "
-                f"trained on; got shape {values.shape}."
+                f"{spec.name}: an observation needs {spec.observation_dim} numbers, as in the planner's "
+                f"training data; got shape {values.shape}."
             )
         if not np.isfinite(values).all():
-            raise VhdError(f"{spec.name}: the observation {values.tolist()} holds NaN or infinity.")
+            raise VhdError(f"{spec.name}: the observation {values.tolist()} contains NaN or infinity.")
         return values

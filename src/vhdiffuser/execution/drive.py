@@ -36,18 +36,19 @@ def drive(
 ) -> Rollout:
     """Reset a Gymnasium environment and drive it to `goal` (goal_dim,); actions are clipped to its action space.
 
-    The episode ends with the first hit, after `max_steps` (default: the planner's step budget), at the end of a single
-    plan, or when the environment terminates or truncates. Without `goal`, the observation's `desired_goal` is used and
-    tracked if it moves. `observation_of` makes the planner's observation from the environment's; it is not needed for a
-    dict with an `observation`. `seed` seeds environment and plans; `options` go to `env.reset`; `controller`, `rule`,
-    `length` and `hit` are those of `Agent`.
+    The episode ends when the goal is first reached, after `max_steps` (default: the planner's step budget), at the end
+    of a single-shot plan, or when the environment terminates or truncates. Without `goal`, the observation's
+    `desired_goal` is used, and tracked if it moves. `observation_of` converts the environment's observation to the
+    planner's; a dict with an `observation` needs no conversion. `seed` seeds environment and plans, `options` are
+    passed to `env.reset`, and the other arguments are those of `Agent`. Raises `VhdError` if actions or observations do
+    not fit.
 
     >>> env = gymnasium.make("vhdiffuser/Maze2d-umaze-v1")                                     # doctest: +SKIP
     >>> drive(vhdiffuser.load_planner("maze2d-umaze"), env, goal=[3, 1])                        # doctest: +SKIP
     """
     space = env.action_space
     if not isinstance(space, gymnasium.spaces.Box):
-        raise VhdError(f"the environment's actions are {space}; executing plans needs continuous ones (a Box).")
+        raise VhdError(f"the environment's action space is {space}; executing plans needs a continuous one (a Box).")
     controller = default_controller(planner.spec) if controller is None else controller
     rule = replan_on_deviation() if rule is None else rule
     budget = rule.budget if max_steps is None else max_steps
@@ -76,30 +77,30 @@ def drive(
 
 @dataclass(frozen=True)
 class _Clipped(Controller):
-    """A controller whose actions are clipped, in the shape and dtype of the action space."""
+    """A controller with actions clipped to the action space, in its shape and dtype."""
 
     controller: Controller
     low: npt.NDArray[Any]
     high: npt.NDArray[Any]
 
     def act(self, observations: FloatArray, plans: Sequence[Plan], indices: IntArray) -> FloatArray:
-        """As the controller does, clipped."""
+        """The controller's action, clipped."""
         actions = self.controller.act(observations, plans, indices)
         if actions.shape[1:] != self.low.shape:
             raise VhdError(
-                f"the controller's actions have shape {actions.shape[1:]}, but the environment takes {self.low.shape}. "
-                "Give a `controller` made for this environment."
+                f"the controller's actions have shape {actions.shape[1:]}, but the environment expects "
+                f"{self.low.shape}. Pass a `controller` made for this environment."
             )
         return np.clip(actions, self.low, self.high).astype(self.low.dtype)
 
     def describe(self) -> dict[str, Any]:
-        """As the controller does."""
+        """The controller's description."""
         return self.controller.describe()
 
 
 def _desired(seen: Any) -> FloatArray:
     if not isinstance(seen, Mapping) or "desired_goal" not in seen:
-        raise VhdError("the environment's observations have no `desired_goal`: give `goal`.")
+        raise VhdError("the environment's observations have no `desired_goal`: pass `goal`.")
     return np.asarray(seen["desired_goal"], np.float32)
 
 
@@ -110,7 +111,7 @@ def _observation(seen: Any, observation_of: Callable[[Any], npt.ArrayLike] | Non
         return np.asarray(seen)
     if "observation" not in seen:
         raise VhdError(
-            f"the environment's observations have {', '.join(map(str, seen))}: give `observation_of`, a function that "
-            "makes the planner's observation from them."
+            f"the environment's observations have {', '.join(map(str, seen))}: pass `observation_of`, a "
+            "function that converts them to the planner's observation."
         )
     return np.asarray(seen["observation"])

@@ -1,16 +1,18 @@
-"""Many executions at once. Each instance has its own clock; planning is batched over all that wait.
+"""Many executions at once. Each instance has its own clock; planning is batched over all waiting episodes of a shard.
 
-In each round, free simulators take the next instances; all that need a plan get one in a single
-`plan_batch` call; all that have one are tracked, one action per index, until more of them wait than run.
-Rounds depend only on the instances, so the number of threads or worker processes does not affect results.
+In each round of a shard, free simulators take its next instances; all episodes that need a plan get one in a single
+`plan_batch` call; all that have one are tracked, one action per plan index, until more of them wait than run. Rounds
+depend only on the shard's instances, so neither the number of threads or processes nor other shards, which are stepped
+together with it, affect results.
 """
 
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -28,11 +30,11 @@ class Outcome:
     """One finished execution."""
 
     number: int
-    """The instance's number."""
+    """Instance number."""
     instance: Instance
     """The instance."""
     rollout: Rollout
-    """The execution; replaying its actions from the instance repeats it."""
+    """The execution; replaying its actions from the instance reproduces it."""
     predicted_length: int | None
     """L_hat of the first plan; None if it was not predicted."""
     final_distance: float
@@ -45,38 +47,87 @@ class Outcome:
 
 @dataclass
 class _Running:
-    """An episode, its instance and its simulator."""
+    """An episode, its instance, its shard and its simulator."""
 
     episode: Episode
     instance: Instance
+    shard: _Shard
     slot: int
 
 
-_WORTH_HALVING = 256
-"""Running episodes from which on two halves are faster than one whole: the controller's cost has a fixed part."""
+@dataclass(frozen=True)
+class _Parted:
+    """An execution at the step where two rules diverge, to be continued under the rule that never replans."""
+
+    episode: Episode
+    instance: Instance
+    state: FloatArray
+    """State of its simulator."""
 
 
-class _Batch:
-    """Running episodes that are stepped together."""
+@dataclass(eq=False)
+class _Shard:
+    """Executions planned together."""
 
-    actions: FloatArray
-    observations: Future[FloatArray]
-    """Their observations after the actions, still being simulated."""
+    waiting: list[tuple[int, Instance] | _Parted]
+    """Executions that have not started, the next one last."""
+    free: list[int] = field(default_factory=list)
+    """Idle simulators of this shard."""
+    running: list[_Running] = field(default_factory=list)
+    """Executions that follow a plan."""
+    stopped: list[_Running] = field(default_factory=list)
+    """Executions that do not, in the order in which they stopped."""
+    more: bool = True
+    """Whether any executions were waiting to start at the beginning of the round."""
 
-    def __init__(self, items: list[_Running]) -> None:
-        self.items = items
-        self.group = Group([item.episode for item in items])
-        self.slots = np.array([item.slot for item in items])
+    @classmethod
+    def of(cls, numbers: Sequence[int], instances: Sequence[Instance]) -> _Shard:
+        """A shard of instances that have not started."""
+        waiting: list[tuple[int, Instance] | _Parted] = [*zip(numbers, instances, strict=True)]
+        return cls(waiting[::-1])
 
-    def part(self) -> list[_Running]:
-        """Remove and return those that no longer follow their plans."""
-        following = np.array([item.episode.phase == "following" for item in self.items])
-        if following.all():
-            return []
-        stopped = [self.items[row] for row in np.flatnonzero(~following)]
-        rows = np.flatnonzero(following)
-        self.items, self.slots = [self.items[row] for row in rows], self.slots[rows]
-        self.group.keep(rows)
+    @property
+    def due(self) -> bool:
+        """Whether more executions wait (for a plan or, if there are more, to start) than run: time for a round."""
+        idle = sum(self.more or item.episode.phase == "waiting" for item in self.stopped)
+        return not self.running or len(self.running) < idle
+
+
+class _Team:
+    """Running executions of some shards, stepped together."""
+
+    def __init__(self) -> None:
+        self.shards: list[_Shard] = []
+        self.items: list[_Running] = []
+        self.observations: Future[FloatArray] | None = None
+        """Observations after the actions, possibly still being simulated; None if no step is in progress."""
+
+    def gather(self) -> None:
+        """Start over with all running executions."""
+        self.items = [item for shard in self.shards for item in shard.running]
+        if self.items:
+            self.group = Group([item.episode for item in self.items])
+            self.slots = np.array([item.slot for item in self.items])
+
+    def act(self, loop: ControlLoop, simulators: Simulators, background: ThreadPoolExecutor | None) -> None:
+        """Choose actions and simulate them."""
+        self.actions = _checked(loop, loop.act(self.group))
+        if background is not None:
+            self.observations = background.submit(simulators.step, self.slots, self.actions)
+        else:
+            self.observations = Future()
+            self.observations.set_result(simulators.step(self.slots, self.actions))
+
+    def advance(self, loop: ControlLoop) -> list[_Running]:
+        """Record the observations; removes and returns the executions that stopped."""
+        assert self.observations is not None
+        rows = loop.advance(self.group, self.actions, self.observations.result())
+        self.observations = None
+        stopped = [self.items[row] for row in rows]
+        if stopped:
+            kept = np.setdiff1d(np.arange(len(self.items)), rows, assume_unique=True)
+            self.items, self.slots = [self.items[row] for row in kept], self.slots[kept]
+            self.group.keep(kept)
         return stopped
 
 
@@ -95,94 +146,130 @@ class Executor:
     seed: int = 0
     """Seed of all plans."""
     horizon: int | None = None
-    """Length of every plan; None: predicted."""
+    """Length of every plan; None to predict it."""
     hit: HitTest | None = None
     """Success criterion; None: the paper's."""
+    also: ExecutionRule | None = None
+    """A second rule for the same instances, which never replans. What both rules have in common is executed once. Needs
+    simulators that can be saved and restored (`Simulators.savable`)."""
 
     def __post_init__(self) -> None:
         if (self.rule.replans or self.rule.hold) and self.rule.budget is None:
-            raise VhdError("replanning and holding need a step budget here, or an execution might never end.")
+            raise VhdError("replanning and holding need a step budget here; otherwise an execution might never end.")
+        if self.also is not None and not (self.simulators.savable and may_share(self.rule, self.also)):
+            raise VhdError(
+                "these two rules, or these simulators, cannot share executions: run the rules one after the other."
+            )
 
     def run(self, instances: Sequence[Instance], numbers: Sequence[int] | None = None) -> Iterator[Outcome]:
-        """Outcomes as executions end; `numbers` identify the instances and seed their plans (default 0, 1, ...)"""
+        """Yield outcomes as executions end. `numbers` identify the instances and seed their plans (default: 0, 1,
+        ...)."""
+        for _, outcome in self.run_shards([(range(len(instances)) if numbers is None else numbers, instances)]):
+            yield outcome
+
+    def run_shards(
+        self, shards: Sequence[tuple[Sequence[int], Sequence[Instance]]]
+    ) -> Iterator[tuple[ExecutionRule, Outcome]]:
+        """Yield (rule, outcome) as executions end. A shard is a list of numbers and of instances. Each is planned
+        separately, so its outcomes do not depend on the others; as many as there are simulators for are stepped
+        together."""
         loop = ControlLoop(self.planner, self.controller, self.rule, self.seed, self.horizon, self.hit)
-        waiting_list = list(zip(numbers if numbers is not None else range(len(instances)), instances, strict=True))
-        waiting_list.reverse()
+        parted: list[_Parted] = []
+        yield from self._run(loop, [_Shard.of(*shard) for shard in shards], parted)
+        if self.also is not None and parted:
+            yield from self._run(replace(loop, rule=self.also), [_Shard([*parted])], None)
+
+    def _run(
+        self, loop: ControlLoop, shards: Sequence[_Shard], parted: list[_Parted] | None
+    ) -> Iterator[tuple[ExecutionRule, Outcome]]:
+        """Outcomes of shards; executions to be continued under the second rule are added to `parted`."""
+        queue = deque(shard for shard in shards if shard.waiting)
         free = list(range(self.simulators.slots))[::-1]
-        active: list[_Running] = []
-        with ThreadPoolExecutor(1, "simulation") as background:
-            while waiting_list or active:
-                entering = [(*waiting_list.pop(), free.pop()) for _ in range(min(len(waiting_list), len(free)))]
-                active += self._enter(entering)
-                if planless := [item.episode for item in active if item.episode.phase == "waiting"]:
-                    loop.plan(planless)
-                active, ended = self._track(loop, background, active, more=bool(waiting_list))
-                for item in ended:
-                    free.append(item.slot)
-                    yield self._outcome(loop, item)
-
-    def _enter(self, entering: list[tuple[int, Instance, int]]) -> list[_Running]:
-        if not entering:
-            return []
-        begun = time.perf_counter()
-        instances, slots = [item for _, item, _ in entering], [slot for *_, slot in entering]
-        observations = self.simulators.reset(slots, instances)
-        share = (time.perf_counter() - begun) / len(entering)
-        return [
-            _Running(Episode(number, instance.goal, [observation], control=share), instance, slot)
-            for (number, instance, slot), observation in zip(entering, observations, strict=True)
-        ]
-
-    def _track(
-        self, loop: ControlLoop, background: ThreadPoolExecutor, active: list[_Running], more: bool
-    ) -> tuple[list[_Running], list[_Running]]:
-        """One action per index until more of them wait than run, for a plan or (if there are `more`) for an instance.
-
-        Many are stepped in two halves: one acts while the other is simulated. Returns (active, ended).
-        """
-        stopped = [item for item in active if item.episode.phase != "following"]
-        running = [item for item in active if item.episode.phase == "following"]
-        halves = (running[::2], running[1::2]) if len(running) >= _WORTH_HALVING else (running,)
-        batches = [_Batch(half) for half in halves if half]
+        teams = (_Team(), _Team())
         since = time.perf_counter()
-        for batch in batches:
-            self._act(loop, background, batch)
-        while batches:
-            batch = batches.pop(0)
-            loop.advance(batch.group, batch.actions, batch.observations.result())
-            now = time.perf_counter()
-            for item in batch.items:
-                item.episode.control += (now - since) / len(batch.items)
-            since = now
-            stopped += batch.part()
-            idle = sum(more or item.episode.phase == "waiting" for item in stopped)
-            left = len(batch.items) + sum(len(other.items) for other in batches)
-            if batch.items and left >= idle and (len(halves) == 1 or left >= _WORTH_HALVING // 2):
-                self._act(loop, background, batch)
-                batches.append(batch)
+        with ThreadPoolExecutor(1, "simulation") as background:
+            while queue or any(team.shards for team in teams):
+                while queue and len(free) >= (needed := min(self.simulators.slots, len(queue[0].waiting))):
+                    shard = queue.popleft()
+                    shard.free = [free.pop() for _ in range(needed)][::-1]
+                    min(teams, key=lambda team: len(team.shards)).shards.append(shard)
+                for team in teams:  # one acts while the other is simulated
+                    if team.observations is not None:
+                        items, stopped = team.items, team.advance(loop)
+                        now = time.perf_counter()
+                        for item in items:
+                            item.episode.control += (now - since) / len(items)
+                        since = now
+                        yield from self._stop(loop, stopped, parted)
+                    if due := [shard for shard in team.shards if shard.due]:
+                        for shard in due:
+                            yield from self._round(loop, background, shard, parted)
+                            if not (shard.running or shard.stopped or shard.waiting):
+                                team.shards.remove(shard)
+                                free += shard.free
+                        team.gather()
+                        since = time.perf_counter()
+                    if team.items:
+                        team.act(loop, self.simulators, background if all(team.shards for team in teams) else None)
+
+    def _round(
+        self, loop: ControlLoop, background: ThreadPoolExecutor, shard: _Shard, parted: list[_Parted] | None
+    ) -> Iterator[tuple[ExecutionRule, Outcome]]:
+        """Outcomes of a shard's stopped executions; then start its next ones, and plan for all that need it."""
+        active: list[_Running] = []
+        for item in [*shard.stopped, *shard.running]:
+            if item.episode.phase == "ended":
+                shard.free.append(item.slot)
+                yield loop.rule, self._outcome(loop, item)
             else:
-                stopped += batch.items
-        ended = [item for item in stopped if item.episode.phase == "ended"]
-        return [item for item in stopped if item.episode.phase != "ended"], ended
+                active.append(item)
+        if shard.waiting and shard.free:
+            active += background.submit(self._enter, shard).result()  # after the step being simulated
+        if planless := [item for item in active if item.episode.phase == "waiting"]:
+            loop.plan([item.episode for item in planless])
+        shard.running, shard.stopped, shard.more = active, [], bool(shard.waiting)
+        yield from self._stop(loop, [item for item in active if item.episode.phase != "following"], parted)
 
-    def _act(self, loop: ControlLoop, background: ThreadPoolExecutor, batch: _Batch) -> None:
-        """Choose the actions and start to simulate them."""
-        batch.actions = self._checked(loop.act(batch.group))
-        if len(batch.items) < _WORTH_HALVING // 2:  # nothing else is done meanwhile, and a busy machine switches slowly
-            batch.observations = Future()
-            batch.observations.set_result(self.simulators.step(batch.slots, batch.actions))
-        else:
-            batch.observations = background.submit(self.simulators.step, batch.slots, batch.actions)
+    def _stop(
+        self, loop: ControlLoop, stopped: Sequence[_Running], parted: list[_Parted] | None
+    ) -> Iterator[tuple[ExecutionRule, Outcome]]:
+        """Handle executions that no longer follow their plans, and yield their outcomes under the second rule: up to
+        here, both rules execute the first plan alike."""
+        for shard in {id(item.shard): item.shard for item in stopped}.values():
+            shard.stopped += [item for item in shard.running if item.episode.phase != "following"]
+            shard.running = [item for item in shard.running if item.episode.phase == "following"]
+        for item in stopped:
+            episode = item.episode
+            if self.also is None or parted is None or len(episode.plans) > 1:
+                continue
+            phase = self.also.phase(episode.success, episode.steps, episode.index, episode.plan.length, deviates=False)
+            if phase == "ended":
+                yield self.also, self._outcome(loop, item)
+            else:
+                state = self.simulators.save(item.slot)
+                parted.append(_Parted(episode.copy(phase), item.instance, state))
 
-    def _checked(self, actions: FloatArray) -> FloatArray:
-        """(B, m) actions, checked against the environment's m."""
-        spec = self.planner.spec
-        if spec.action_dim and np.shape(actions)[1:] != (spec.action_dim,):
-            raise VhdError(
-                f"{spec.name}: an action has {spec.action_dim} numbers, and {type(self.controller).__name__}.act gives "
-                f"shape {np.shape(actions)[1:]}. Fix the controller, or `action_dim` of the spec."
-            )
-        return actions
+    def _enter(self, shard: _Shard) -> list[_Running]:
+        """Start the next executions, one per idle simulator."""
+        entering = [(shard.waiting.pop(), shard.free.pop()) for _ in range(min(len(shard.waiting), len(shard.free)))]
+        begun = time.perf_counter()
+        new: list[_Running] = []
+        anew: list[tuple[int, Instance, int]] = []
+        for item, slot in entering:
+            if isinstance(item, _Parted):
+                self.simulators.load(slot, item.state)
+                new.append(_Running(item.episode, item.instance, shard, slot))
+            else:
+                anew.append((*item, slot))
+        if anew:
+            instances, slots = [item for _, item, _ in anew], [slot for *_, slot in anew]
+            observations = self.simulators.reset(slots, instances)
+            share = (time.perf_counter() - begun) / len(anew)
+            new += [
+                _Running(Episode(number, instance.goal, [observation], control=share), instance, shard, slot)
+                for (number, instance, slot), observation in zip(anew, observations, strict=True)
+            ]
+        return new
 
     def _outcome(self, loop: ControlLoop, item: _Running) -> Outcome:
         episode = item.episode
@@ -195,3 +282,20 @@ class Executor:
             planning_seconds=episode.planning,
             control_seconds=episode.control,
         )
+
+
+def may_share(rule: ExecutionRule, other: ExecutionRule) -> bool:
+    """Whether executions are equal under both rules until the first plan is abandoned; `other` never replans."""
+    ends_alike = rule.stop_at_hit == other.stop_at_hit and not rule.hold and not other.hold and other.budget is None
+    return rule.replans and not other.replans and ends_alike
+
+
+def _checked(loop: ControlLoop, actions: FloatArray) -> FloatArray:
+    """(B, m) actions, validated."""
+    spec = loop.planner.spec
+    if spec.action_dim and np.shape(actions)[1:] != (spec.action_dim,):
+        raise VhdError(
+            f"{spec.name}: an action needs {spec.action_dim} numbers, but {type(loop.controller).__name__}.act "
+            f"returned shape {np.shape(actions)[1:]}. Fix the controller, or `action_dim` of the spec."
+        )
+    return actions

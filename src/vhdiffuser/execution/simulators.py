@@ -1,8 +1,8 @@
 """Many simulators stepped together on all cores, each in a numbered slot.
 
-Simulators that can be stepped together (`PlanningEnv.vector`) are, in this process, on threads. Of others there is one
-per slot, in worker processes, or in this process if there is only one worker. Slots are assigned to workers in turn, so
-any subset of them is spread evenly. A slot's results depend only on its instance and actions.
+Simulators with a vectorised version (`PlanningEnv.vector`) run in this process, on threads. Others get one simulator
+per slot, in worker processes, or in this process with a single worker. Slots are assigned to workers in turn, so any
+subset of them is spread evenly. A slot's results depend only on its instance and actions.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from vhdiffuser.types import FloatArray, Instance, IntArray
 from vhdiffuser.workers import Worker, available_cores, end_workers, failure, start_worker
 
 EnvFactory = Callable[[], PlanningEnv]
-"""Creates one simulator; it is sent to the workers, so it must be importable (a class, a `partial` of a function)."""
+"""Creates one simulator. It is sent to workers, so it must be importable (a class, or a `partial` of a function)."""
 
 
 class _Slots(VectorEnv):
-    """A simulator per slot, created on first use and stepped one by one."""
+    """One simulator per slot, created on first use and stepped one by one."""
 
     def __init__(self, make_env: EnvFactory) -> None:
         self._make_env = make_env
@@ -50,10 +50,10 @@ class _Slots(VectorEnv):
 
 
 def _serve(pipe: Connection) -> None:
-    """Main loop of a worker: receive the factory, then answer each (command, slots, values) until the pipe closes."""
+    """Main loop of a worker: receive the factory, then answer (command, slots, values) until the pipe closes."""
     simulators: _Slots | VhdError
     try:
-        with foreign_code("importing what makes the simulators, in a worker process,"):
+        with foreign_code("importing the simulator in a worker process"):
             simulators = _Slots(pipe.recv())
     except VhdError as error:
         simulators = error
@@ -72,9 +72,9 @@ class Simulators:
     """`slots` simulators on `workers` threads or processes (0: one per core). Use as a context manager."""
 
     def __init__(self, make_env: EnvFactory, slots: int, workers: int = 1, first: PlanningEnv | None = None) -> None:
-        """`first`, made by `make_env`, is asked whether it can be stepped together with others (`vector`)."""
+        """`first`, made by `make_env`, determines whether simulators can be stepped together (`vector`)."""
         if slots < 1 or workers < 0:
-            raise VhdError(f"needs at least 1 simulator and 0 or more workers, got {slots} and {workers}.")
+            raise VhdError(f"at least 1 simulator and 0 or more workers are required; got {slots} and {workers}.")
         self.slots = slots
         self.workers = min(workers or available_cores(), slots)
         self._make_env = make_env
@@ -94,11 +94,11 @@ class Simulators:
         try:
             pipe.send(self._make_env)
         except OSError:
-            return  # the worker has already ended; the next request reports it
-        except Exception as error:  # a lambda, or a function within a function
+            return  # the worker has ended; the next request reports it
+        except Exception as error:  # a lambda or a nested function
             raise VhdError(
-                f"what makes the simulator cannot be sent to worker processes ({error}). Make it a class or a function "
-                "at the top level of a file, or let one process step all simulators (workers 1, `--workers 1`)."
+                f"the simulator's factory cannot be sent to worker processes ({error}). Make it a class or a "
+                "function at the top level of a module, or use a single process (workers 1, `--workers 1`)."
             ) from error
 
     def reset(self, slots: Sequence[int], instances: Sequence[Instance]) -> FloatArray:
@@ -112,6 +112,21 @@ class Simulators:
         if self._local is not None:
             return self._local.step(slots, actions)
         return self._ask("step", slots, lambda rows: actions[rows])
+
+    @property
+    def savable(self) -> bool:
+        """Whether `save` and `load` are supported."""
+        return self._local is not None and self._local.savable
+
+    def save(self, slot: int) -> FloatArray:
+        """The complete state of a slot's simulator."""
+        assert self._local is not None
+        return self._local.save(slot)
+
+    def load(self, slot: int, state: FloatArray) -> None:
+        """Restore a saved state, of this slot or another."""
+        assert self._local is not None
+        self._local.load(slot, state)
 
     def _ask(self, command: str, slots: Sequence[int] | IntArray, values: Callable[[list[int]], Any]) -> FloatArray:
         if not self._started:
@@ -138,7 +153,7 @@ class Simulators:
         return observations
 
     def close(self) -> None:
-        """End the workers."""
+        """Stop the workers."""
         end_workers(self._started)
         self._started = []
 

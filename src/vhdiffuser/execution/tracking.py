@@ -1,4 +1,4 @@
-"""Tracking of recorded paths, which are known to be feasible, by a controller."""
+"""Tracking of recorded paths, which are known to be feasible."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class Tracking:
     """n plans of L states tracked to their ends, one action per index: T = L - 1 steps each."""
 
     distance: FloatArray
-    """(T, n) straight-line distance between robot and plan at indices 1 to T, in the environment's units."""
+    """(T, n) Euclidean distance between robot and plan at indices 1 to T, in the environment's units."""
     error: FloatArray
-    """(T, n) the same, normalised and in the infinity norm, like epsilon."""
+    """(T, n) the same, normalised and in the infinity norm, as for epsilon."""
     to_end: FloatArray
     """(T, n) normalised distance to the plan's end."""
     last: FloatArray
@@ -40,7 +40,7 @@ def follow(
 ) -> Tracking:
     """Reset each simulator to its instance and track its plan; `scale` as in `goal_distance`.
 
-    All plans must have the same length; `on_done` receives the number of plans tracked so far.
+    All plans must have the same length; `on_done` is called with the number of plans tracked so far.
     """
     if len({plan.length for plan in plans}) != 1 or len(plans) != len(instances):
         raise VhdError("tracking needs one or more plans of equal length, and as many instances.")

@@ -1,1 +1,1 @@
-"""The Length Predictor (Sec. V-B): the shortest number of steps from a state to a goal, from offline states."""
+"""The Length Predictor (Sec. V-B): shortest number of steps from a state to a goal, learned from offline states."""

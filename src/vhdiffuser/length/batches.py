@@ -16,17 +16,17 @@ class Batch:
     t: torch.Tensor
     """(B,) dataset index of the start."""
     u: torch.Tensor
-    """(B,) dataset index of the state that the goal was taken from."""
+    """(B,) dataset index of the state whose goal dimensions are the goal."""
     s: torch.Tensor
     """(B, d) start states."""
     g: torch.Tensor
     """(B, goal_dim) goals."""
     g_state: torch.Tensor
-    """(B, d) the states that the goals were taken from."""
+    """(B, d) states whose goal dimensions are the goals."""
     k: torch.Tensor
     """(B,) steps from s to s_k along s's episode."""
     s_k: torch.Tensor
-    """(B, d): the first state within epsilon of g where `hit`, else the k-step successor."""
+    """(B, d): the first state within epsilon of g if `hit`, otherwise the k-step successor."""
     hit: torch.Tensor
     """(B,) bool: whether s's episode reaches g within T_max steps."""
 
@@ -37,7 +37,7 @@ class PairSampler:
     def __init__(
         self, states: torch.Tensor, ends: torch.Tensor, goal_dims: tuple[int, ...], epsilon: float, T_max: int
     ) -> None:
-        """states (N, d), normalised; ends (E,) one past each episode's last state."""
+        """states: (N, d) normalised; ends: (E,) index one past each episode's last state."""
         self.states = states
         self.epsilon = epsilon
         self.T_max = T_max
@@ -45,7 +45,7 @@ class PairSampler:
         lengths = torch.diff(ends, prepend=ends.new_zeros(1))
         self.last = torch.repeat_interleave(ends - 1, lengths)  # (N,) last index of each state's episode
         self._transitions = torch.cumsum(lengths - 1, dim=0)  # (E,)
-        # Padded with infinity, which is within epsilon of nothing: windows may extend past the end of the data.
+        # Padded with infinity, which is within epsilon of nothing, since windows may extend past the end of the data.
         padding = states.new_full((T_max, len(goal_dims)), torch.inf)
         goals = torch.cat([states[:, self.goal_dims], padding])
         self._windows = goals.unfold(0, T_max, 1)  # (N + 1, goal_dim, T_max), a view
@@ -57,18 +57,19 @@ class PairSampler:
         return self.states.device
 
     def goals_at(self, index: torch.Tensor) -> torch.Tensor:
-        """(...,) indices -> (..., goal_dim)."""
+        """Goals of states, (...,) indices -> (..., goal_dim)."""
         return self.states[index][..., self.goal_dims]
 
     def divide(self, region: torch.Tensor) -> None:
-        """Enable even draws: sets each state's region (N,); every region must contain a state."""
+        """Enable uniform draws over regions: sets each state's region (N,); every region must contain a state."""
         sizes = torch.bincount(region.long())
         self._by_region = torch.argsort(region), torch.cumsum(sizes, dim=0) - sizes, sizes
 
     def draw_states(self, count: int, generator: torch.Generator, even: float = 0.0) -> torch.Tensor:
-        """(count,) indices of states: the global pool. A share `even` is uniform over regions, the rest over states.
+        """(count,) indices of states (the global pool): a fraction `even` uniform over regions, the rest uniform over
+        states.
 
-        Data is dense where the behaviour policy lingers; queries are not.
+        The data is dense where the behaviour policy lingers; queries are not.
         """
         index = torch.randint(len(self.states), (count,), generator=generator, device=self.device)
         if even == 0 or self._by_region is None:
@@ -80,7 +81,7 @@ class PairSampler:
         return torch.where(evenly, order[first[region] + place.long().clamp(max=sizes[region] - 1)], index)
 
     def draw_starts(self, count: int, generator: torch.Generator, even: float = 0.0) -> torch.Tensor:
-        """(count,) indices of states that have a successor; `even` as in `draw_states`."""
+        """(count,) indices of states with a successor; `even` as in `draw_states`."""
         if even == 0 or self._by_region is None:
             total = int(self._transitions[-1])
             number = torch.randint(total, (count,), generator=generator, device=self.device)  # n-th transition
@@ -126,7 +127,7 @@ class PairSampler:
         generator: torch.Generator,
         even: float = 0.0,
     ) -> Batch:
-        """A fresh mini-batch; without a hit, k is drawn from the link set K, clipped at the episode's end."""
+        """Draw a mini-batch; without a hit, k is drawn from the link set K, clipped at the episode's end."""
         t = self.draw_starts(count, generator, even)
         u = self.draw_goals(t, mixture, generator, even)
         g = self.goals_at(u)

@@ -1,71 +1,96 @@
-"""How likely a system arrives within a horizon, learned from its own executions: conformal risk control.
+"""Probability of arriving within a horizon, learned from executions by conformal risk control.
 
 The system is planner, controller and protocol together. Executions at several multiples of the predicted length, on
-instances that are used for nothing else, give the share that does not arrive within its horizon, near each predicted
-distance. `margin` inverts it: the smallest multiple whose share of failures is at most the accepted risk.
+instances that are used for nothing else, say two things. First, what length an instance of these places typically needs
+(`length/needed.py`): the *expected* length. Second, the share that does not arrive within a multiple of it, near each
+expected distance. `margin` inverts that: the smallest multiple whose share of failures is at most the accepted risk.
 
-The share in a window of w instances is corrected to (failures + 1) / (w + 1). For exchangeable instances and a share
-that falls with the horizon, the expected share of failures at the chosen multiple is then at most the risk
-(Angelopoulos et al., Conformal Risk Control, 2024). It need not fall for ever: plans that are far too long dither. So
-the share is fitted by a curve that falls to one minimum and rises after it, and nothing beyond the minimum is chosen.
+Expected lengths of calibration instances come from fits without them; `refine` compares what the tables promise with
+executions of further instances and corrects them. The share in a window of w instances is corrected
+to (failures + 1) / (w + 1). For exchangeable instances and a share that falls with the horizon, the expected share of
+failures at the chosen multiple is then at most the risk (Angelopoulos et al., Conformal Risk Control, 2024). It need
+not fall for ever: plans that are far too long dither. So the share is fitted by a curve that falls to one minimum and
+rises after it, and nothing beyond the minimum is chosen.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from vhdiffuser.errors import DataError
+from vhdiffuser.length.needed import Needed, fit_needed, needed_lengths, rounded
 from vhdiffuser.types import BoolArray, FloatArray, IntArray
 from vhdiffuser.weights.sealed import content_digest
 
-WINDOW, WINDOW_SHARE = 100, 0.06
-"""Instances in a window of neighbouring predicted distances: that many, or that share of them if it is more, but at
+WINDOW, WINDOW_SHARE = 100, 0.125
+"""Instances in a window of neighbouring expected distances: that many, or that share of them if it is more, but at
 most a quarter. 100 can promise a risk of 0.01."""
+GRID = np.array(
+    [0.5, 0.6, 0.7, 0.8, 0.85, 0.88, 0.91, 0.94, 0.96, 0.98, 1.0, 1.02, 1.04, 1.06, 1.08, 1.1, 1.13, 1.16, 1.2, 1.25,
+     1.32, 1.4, 1.6, 2.0, 2.5]
+)  # fmt: skip
+"""Multiples of the expected length at which failures are tabulated."""
 LOW, HIGH = 0.1, 0.9
 """Quantiles of the steps to arrival."""
 FEWEST = 40
 """Instances that a calibration needs: 10 in a window."""
+_WITHIN = np.array([5, 3, 1]) / 6
+"""An arrival at step k happens between k - 1 and k: it counts as three arrivals, so long before k."""
+_TABLES = ("steps", "multiples", "failure", "low", "high")
 
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """Failures and steps to arrival by predicted distance and multiple of the predicted length."""
+    """Failures and steps to arrival by expected distance and multiple of the expected length."""
 
     steps: FloatArray
-    """(W,) predicted steps at the middle of each window, increasing."""
+    """(W,) expected steps e at the middle of each window, increasing."""
     multiples: FloatArray
-    """(K,) horizons tried, as multiples of f + 1 where f are the predicted steps; increasing."""
+    """(K,) horizons, as multiples of e + 1; increasing."""
     failure: FloatArray
-    """(W, K) share of instances that do not arrive within the horizon, corrected, in (0, 1]."""
+    """(W, K) fraction of instances that do not arrive within the horizon, corrected, in (0, 1]."""
     low: FloatArray
-    """(W, K) lower quantile of the steps to arrival, as a share of the horizon, over those that arrive."""
+    """(W, K) lower quantile of the steps to arrival, as a fraction of the horizon, over instances that arrive."""
     high: FloatArray
     """(W, K) upper quantile."""
     made: Mapping[str, Any] = field(default_factory=dict)
     """What it was made from: models, options, controller, protocol, seed, n."""
+    needed: Needed | None = None
+    """From predicted to expected steps; None: they are the same."""
+    default_risk: float | None = None
+    """Risk of a loaded planner for which neither a risk nor gamma is given; None: its gamma."""
 
     def __post_init__(self) -> None:
         shape = (len(self.steps), len(self.multiples))
         tables = {"failure": self.failure, "low": self.low, "high": self.high}
         for name, table in tables.items():
             if table.shape != shape or not np.isfinite(table).all() or (table < 0).any() or (table > 1).any():
-                raise DataError(f"'{name}' must be {shape} shares in 0..1, got shape {table.shape}.")
+                raise DataError(f"'{name}' must be {shape} fractions in 0..1; got shape {table.shape}.")
         for name in ("steps", "multiples"):
             values = getattr(self, name)
             if values.ndim != 1 or not len(values) or not np.isfinite(values).all() or (np.diff(values) <= 0).any():
-                raise DataError(f"'{name}' must be increasing numbers.")
+                raise DataError(f"'{name}' must be increasing.")
         if (self.multiples <= 0).any() or (self.steps < 0).any() or (self.failure <= 0).any():
             raise DataError("multiples and failures must be above 0, and steps 0 or more.")
+        if self.default_risk is not None and not 0 < self.default_risk < 1:
+            raise DataError(f"'default_risk' must be a probability between 0 and 1, got {self.default_risk}.")
+
+    def expected(self, steps: npt.ArrayLike, places: FloatArray) -> FloatArray:
+        """(B,) predicted steps f, (B, 2 p) normalised starts and goals -> (B,) expected steps e."""
+        predicted = np.atleast_1d(np.asarray(steps, np.float64))
+        if self.needed is None:
+            return predicted
+        return np.maximum(np.exp(self.needed.correction(predicted, places)) * (predicted + 1) - 1, 0.0)
 
     def margin(self, steps: npt.ArrayLike, risk: float) -> tuple[FloatArray, FloatArray]:
-        """(B,) predicted steps -> (B,) smallest multiples that keep the risk, and (B,) their failure probability.
+        """(B,) expected steps -> (B,) smallest multiples that keep the risk, and (B,) their failure probability.
 
-        Where no multiple keeps it, the one of the least failure, whose probability is then above the risk.
+        If no multiple meets it, the one with the lowest failure probability, which then exceeds the risk.
         """
         curves = self._near(_normal(self.failure), steps)  # (B, K)
         places, accepted = np.log(self.multiples), float(_normal(np.array(risk)))
@@ -78,33 +103,36 @@ class Calibration:
             at = int(kept[0])
             if at == 0:
                 multiples[row], scores[row] = self.multiples[0], curve[0]
-            else:  # between two multiples that were tried
+            else:  # between two multiples
                 share = (accepted - curve[at - 1]) / (curve[at] - curve[at - 1])
                 multiples[row] = np.exp(places[at - 1] + share * (places[at] - places[at - 1]))
                 scores[row] = accepted
         return multiples, _share(scores)
 
     def probability(self, steps: npt.ArrayLike, lengths: npt.ArrayLike) -> FloatArray:
-        """(B,) predicted steps, (B,) horizons in states -> (B,) probability of arriving within the horizon.
+        """(B,) expected steps, (B,) horizons in states -> (B,) probability of arriving within the horizon.
 
-        Beyond the horizons that were tried, that of the nearest is returned.
+        Outside the range of tried horizons, the nearest one applies.
         """
         return 1 - _share(self._at(_normal(self.failure), steps, lengths))
 
     def interval(self, steps: npt.ArrayLike, lengths: npt.ArrayLike) -> FloatArray:
-        """(B,) predicted steps, (B,) horizons -> (B, 2): 10 and 90 % quantile of the steps to arrival, if it does."""
+        """(B,) expected steps, (B,) horizons -> (B, 2): 10 and 90 % quantile of the time of arrival, if it does arrive.
+
+        In control steps. An arrival at step k happens between k - 1 and k, so quantiles need not be whole.
+        """
         length = np.asarray(lengths, np.float64)
         return np.stack([self._at(table, steps, lengths) * length for table in (self.low, self.high)], axis=-1)
 
     def _near(self, table: FloatArray, steps: npt.ArrayLike) -> FloatArray:
-        """(W, K) -> (B, K): linear in log distance between two windows."""
+        """(W, K) -> (B, K), interpolated linearly in log distance between windows."""
         wanted = np.log1p(np.atleast_1d(np.asarray(steps, np.float64)))
         return np.stack([np.interp(wanted, np.log1p(self.steps), column) for column in table.T], axis=-1)
 
     def _at(self, table: FloatArray, steps: npt.ArrayLike, lengths: npt.ArrayLike) -> FloatArray:
-        """(W, K) -> (B,): linear in log multiple between two that were tried.
+        """(W, K) -> (B,): linear in log multiple between two.
 
-        Lengths are rounded up: L states are what multiples of (L - 1) / (f + 1) to L / (f + 1) give.
+        Lengths are rounded up: L states are what multiples of (L - 1) / (e + 1) to L / (e + 1) give.
         """
         distances = np.atleast_1d(np.asarray(steps, np.float64))
         states = np.broadcast_to(np.asarray(lengths, np.float64), distances.shape)
@@ -114,59 +142,121 @@ class Calibration:
 
     def to_json(self) -> dict[str, Any]:
         """A JSON-serialisable dict; six digits, so that the last bits of a machine's arithmetic do not show."""
-        tables = {name: getattr(self, name) for name in ("steps", "multiples", "failure", "low", "high")}
-        return {**{name: _rounded(table).tolist() for name, table in tables.items()}, "made": dict(self.made)}
+        tables = {name: rounded(getattr(self, name)).tolist() for name in _TABLES}
+        needed = None if self.needed is None else self.needed.to_json()
+        return {**tables, "needed": needed, "default_risk": self.default_risk, "made": dict(self.made)}
 
     @property
     def lengths_digest(self) -> str:
-        """SHA-256 of what the lengths of plans depend on: rows record it."""
+        """SHA-256 of everything that plan lengths depend on; recorded in rows."""
         content = self.to_json()
-        return content_digest({name: content[name] for name in ("steps", "multiples", "failure")})
+        return content_digest({name: content[name] for name in ("steps", "multiples", "failure", "needed")})
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Calibration:
-        """The inverse of `to_json`."""
+        """Inverse of `to_json`."""
         try:
-            names = ("steps", "multiples", "failure", "low", "high")
-            steps, multiples, failure, low, high = (np.array(value[name], np.float64) for name in names)
-            return cls(steps, multiples, failure, low, high, dict(value["made"]))
+            steps, multiples, failure, low, high = (np.array(value[name], np.float64) for name in _TABLES)
+            needed = None if value.get("needed") is None else Needed.from_json(value["needed"])
+            return cls(steps, multiples, failure, low, high, dict(value["made"]), needed, value.get("default_risk"))
         except (KeyError, TypeError, ValueError) as error:
             raise DataError(f"not a calibration ({error!r})") from error
 
 
-def fit(
-    steps: FloatArray, multiples: FloatArray, lengths: IntArray, taken: IntArray, arrived: BoolArray
-) -> Calibration:
-    """A calibration from n instances executed at K multiples.
+def fit(steps: FloatArray, places: FloatArray, lengths: IntArray, taken: IntArray, arrived: BoolArray) -> Calibration:
+    """A calibration from n instances executed at K horizons each.
 
-    `steps` (n,) are predicted; `lengths` (n, K) the horizons planned, `taken` (n, K) the steps executed, and `arrived`
-    (n, K) says which came to the goal within the horizon.
+    `steps` (n,) are predicted, `places` (n, 2 p) normalised starts and goals; `lengths` (n, K) the horizons planned,
+    increasing in each row, `taken` (n, K) the steps executed, and `arrived` (n, K) says which came to the goal within
+    the horizon.
     """
     n = len(steps)
     if n < FEWEST:
         raise DataError(f"{n} instances are too few to calibrate; give {FEWEST} or more.")
-    order = np.argsort(steps, kind="stable")
+    needed, apart = fit_needed(steps, places, *needed_lengths(lengths, arrived))
+    expected = np.maximum(np.exp(apart) * (steps + 1) - 1, 0.0)
+    order = np.argsort(expected, kind="stable")
     width = min(max(WINDOW, int(n * WINDOW_SHARE)), n // 4)
-    firsts = np.linspace(0, n - width, 2 * (n // width) + 1).astype(int)  # each overlaps half of the next
+    firsts = np.linspace(0, n - width, 2 * (n // width) + 1).astype(int)  # windows overlap by half
     windows = [order[first : first + width] for first in firsts]
-    middles = np.array([np.median(steps[window]) for window in windows])
+    middles = np.array([np.median(expected[window]) for window in windows])
     distinct = np.flatnonzero(np.diff(middles, prepend=-1.0) > 0)
-    failure = np.array([(falling_then_rising(~arrived[windows[w]]) * width + 1) / (width + 1) for w in distinct])
-    share = taken / lengths
-    ends = np.array([[_quantiles(share[windows[w], k][arrived[windows[w], k]]) for k in range(len(multiples))]
-                     for w in distinct])  # fmt: skip
-    return Calibration(middles[distinct], multiples, failure, ends[..., 0], ends[..., 1])
+    tried = np.log((lengths - 0.5) / (expected[:, None] + 1))  # (n, K)
+    failed, times, weights = _at_multiples(tried, lengths, taken, arrived)
+    failure, low, high = np.empty((3, len(distinct), len(GRID)))
+    for row, number in enumerate(distinct):
+        window = windows[number]
+        failure[row] = (falling_then_rising(failed[window].mean(axis=0)) * width + 1) / (width + 1)
+        for column in range(len(GRID)):
+            low[row, column], high[row, column] = _quantiles(times[window, column], weights[window, column])
+    return Calibration(middles[distinct], GRID, failure, low, high, needed=needed)
 
 
-def falling_then_rising(failed: BoolArray) -> FloatArray:
-    """(w, K) failures -> (K,) shares: the least-squares curve that falls to one minimum and rises after it."""
-    means = failed.mean(axis=0)
+def refine(
+    calibration: Calibration, expected: FloatArray, lengths: IntArray, taken: IntArray, arrived: BoolArray
+) -> Calibration:
+    """The calibration with its tables corrected by (N,) executions of other instances, planned by it at several risks.
+
+    Between the horizons that `fit` saw, failures are interpolated, and where they fall steeply that is too cautious.
+    Here each horizon is the one that a risk chooses, so that promises can be compared with outcomes: a probit
+    regression of failures on the promised share's normal quantile z gives a + b z, with a and b drawn to 0 and 1
+    (normal priors of deviation 0.3). Both ends of the interval are moved by what leaves a tenth of arrivals beyond.
+    """
+    from scipy.optimize import minimize
+    from scipy.special import log_ndtr
+
+    z = calibration._at(_normal(calibration.failure), expected, lengths)
+    sign = np.where(arrived, -1.0, 1.0)
+
+    def cost(ab: FloatArray) -> float:
+        return float(-log_ndtr(sign * (ab[0] + ab[1] * z)).sum() + (ab[0] ** 2 + (ab[1] - 1) ** 2) / (2 * 0.3**2))
+
+    a, b = minimize(cost, np.array([0.0, 1.0]), method="L-BFGS-B", bounds=[(-1, 1), (0.5, 2)]).x
+    failure = _share(a + b * _normal(calibration.failure))
+    if not arrived.any():
+        return replace(calibration, failure=failure)
+    times = (taken[:, None] - _WITHIN) / lengths[:, None]  # (N, 3)
+    ends = []
+    for table, share in ((calibration.low, LOW), (calibration.high, HIGH)):
+        off = (times - calibration._at(table, expected, lengths)[:, None])[arrived]
+        ends.append(np.clip(table + np.quantile(off, share), 0.0, 1.0))
+    return replace(calibration, failure=failure, low=ends[0], high=ends[1])
+
+
+def _at_multiples(
+    tried: FloatArray, lengths: IntArray, taken: IntArray, arrived: BoolArray
+) -> tuple[BoolArray, FloatArray, FloatArray]:
+    """What n instances do at each of G multiples, from K horizons that were executed, (n, K) each.
+
+    (n, G) failures, at the nearest of the K; (n, G, 3) times of arrival as shares of the horizon, linear in its log
+    between two that were executed, and (n, G) how much they count. `tried` are the logs of the K as multiples.
+    """
+    n, K = tried.shape
+    rows, last = np.arange(n), max(K - 1, 1)
+    shares = (taken[..., None] - _WITHIN) / lengths[..., None]  # (n, K, 3)
+    failed, weights = np.empty((n, len(GRID)), bool), np.empty((n, len(GRID)))
+    times = np.empty((n, len(GRID), len(_WITHIN)))
+    for g, place in enumerate(np.log(GRID)):
+        above = np.minimum(np.clip((tried < place).sum(axis=1), 1, last), K - 1)
+        below = np.maximum(above - 1, 0)
+        gap = tried[rows, above] - tried[rows, below]
+        share = np.clip((place - tried[rows, below]) / np.where(gap > 0, gap, 1.0), 0.0, 1.0)
+        failed[:, g] = ~arrived[rows, np.where(share > 0.5, above, below)]
+        first, second = (1 - share) * arrived[rows, below], share * arrived[rows, above]
+        weights[:, g] = first + second
+        mixed = first[:, None] * shares[rows, below] + second[:, None] * shares[rows, above]
+        times[:, g] = mixed / np.maximum(weights[:, g], 1e-9)[:, None]
+    return failed, times, weights
+
+
+def falling_then_rising(means: FloatArray) -> FloatArray:
+    """(K,) shares of failures -> (K,): the least-squares curve that falls to one minimum and rises after it."""
     fits = [np.concatenate([-_increasing(-means[: k + 1]), _increasing(means[k + 1 :])]) for k in range(len(means))]
     return fits[int(np.argmin([((fit - means) ** 2).sum() for fit in fits]))]
 
 
 def _increasing(values: FloatArray) -> FloatArray:
-    """Isotonic regression of (n,) values, by pooling neighbours that violate the order."""
+    """Isotonic regression of (n,) values: pools adjacent violators."""
     blocks: list[tuple[float, int]] = []
     for value in values.tolist():
         blocks.append((value, 1))
@@ -176,26 +266,25 @@ def _increasing(values: FloatArray) -> FloatArray:
     return np.array([value for value, count in blocks for _ in range(count)])
 
 
-def _quantiles(shares: FloatArray) -> FloatArray:
-    """Two quantiles with the conformal ranks q (n + 1); the whole horizon where hardly any arrives."""
-    if len(shares) < 2:
+def _quantiles(times: FloatArray, weights: FloatArray) -> FloatArray:
+    """(2,) quantiles of (w, 3) shares of the horizon with (w,) weights; the whole horizon where hardly any arrives."""
+    if weights.sum() < 2:
         return np.array([0.0, 1.0])
-    return np.clip(np.quantile(shares, [LOW, HIGH], method="weibull"), 0.0, 1.0)
+    values, counts = times.ravel(), np.repeat(weights, times.shape[1])
+    order = np.argsort(values)
+    ranks = np.cumsum(counts[order]) - counts[order] / 2
+    return np.clip(np.interp([LOW, HIGH], ranks / counts.sum(), values[order]), 0.0, 1.0)
 
 
 def _normal(share: FloatArray) -> FloatArray:
-    """The normal quantile of a share of failures: linear in the log of the horizon if the one needed is lognormal."""
+    """Normal quantile of a failure fraction: linear in the log horizon if the required horizon is lognormal."""
     from scipy.special import ndtri
 
     return ndtri(np.clip(share, 1e-6, 1 - 1e-3))
 
 
 def _share(scores: FloatArray) -> FloatArray:
-    """The inverse of `_normal`."""
+    """Inverse of `_normal`."""
     from scipy.special import ndtr
 
     return ndtr(scores)
-
-
-def _rounded(values: FloatArray) -> FloatArray:
-    return np.array([float(f"{value:.6g}") for value in values.ravel()]).reshape(values.shape)

@@ -10,15 +10,15 @@ from vhdiffuser.length.config import PhaseConfig, PlateauConfig
 
 
 class Curriculum:
-    """Tracks the phase of training from the anchor error of each update."""
+    """Tracks the training phase from each update's anchor error."""
 
     def __init__(self, phases: tuple[PhaseConfig, ...], plateau: PlateauConfig, ramp: int) -> None:
-        """`ramp`: updates over which the loss weights change from one phase's to the next."""
+        """`ramp`: number of updates over which the loss weights change from one phase's to the next."""
         self.phases = phases
         self.plateau = plateau
         self.ramp = ramp
         self.phase = 0
-        self.starts = [0]  # update at which each phase so far began
+        self.starts = [0]  # first update of each phase so far
         self.error = float("inf")  # last reading, normalised
         self._best = float("inf")
         self._stale = 0  # readings since the best
@@ -27,16 +27,16 @@ class Curriculum:
 
     @property
     def began(self) -> int:
-        """Update at which the phase began."""
+        """First update of the current phase."""
         return self.starts[-1]
 
     @property
     def current(self) -> PhaseConfig:
-        """The phase's settings."""
+        """Settings of the current phase."""
         return self.phases[self.phase]
 
     def weights(self, update: int) -> tuple[float, float]:
-        """lambda_cons and lambda_triangle, ramped linearly from the last phase's."""
+        """lambda_cons and lambda_triangle, ramped linearly from the previous phase's."""
         now = self.current
         before = self.phases[max(self.phase - 1, 0)]
         share = min((update - self.began) / max(self.ramp, 1), 1.0)
@@ -65,7 +65,7 @@ class Curriculum:
         if self.phase < len(self.phases) - 1 and (flat or spent >= self.current.longest):
             self.phase += 1
             self.starts.append(update + 1)
-            # The new phase draws other pairs: its errors are not comparable with the previous ones.
+            # The new phase draws different pairs, so its errors are not comparable with earlier ones.
             self._best, self._stale = float("inf"), 0
 
     def state(self) -> dict[str, Any]:
@@ -81,9 +81,9 @@ class Curriculum:
         }
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """The inverse of `state`."""
+        """Inverse of `state`."""
         self.phase = int(state["phase"])
-        # Up to version 0.3 only the present phase's beginning was kept.
+        # Up to version 0.3 only the start of the current phase was stored.
         self.starts = [*state["starts"]] if "starts" in state else [0, *[int(state["began"])] * self.phase]
         self.error, self._best = (float("inf") if state[key] is None else state[key] for key in ("error", "best"))
         self._stale, self._sum, self._count = int(state["stale"]), float(state["sum"]), int(state["count"])

@@ -1,4 +1,4 @@
-"""What a route graph is made of: landmarks that cover the data, and the moves observed between them."""
+"""Building blocks of a route graph: landmarks that cover the data, and moves observed between them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _LAGS = 6
 """Number of hop lengths tried, between m and 2m steps."""
 CANDIDATES = 20_000
-"""States from which landmarks are chosen and speed is measured."""
+"""Number of states from which landmarks are chosen and speed is measured."""
 
 
 def cover(points: FloatArray, count: int) -> tuple[FloatArray, float]:
@@ -29,9 +29,10 @@ def cover(points: FloatArray, count: int) -> tuple[FloatArray, float]:
 
 
 def centred(places: FloatArray, crowd: FloatArray) -> tuple[FloatArray, float]:
-    """Landmarks (M, goal_dim) moved to the mean of the states (n, goal_dim) nearest to them; and their covering radius.
+    """Move landmarks (M, goal_dim) to the mean of their nearest states (n, goal_dim); also returns the covering radius.
 
-    Farthest points lie at the edge of the data, along walls; means lie inside. A landmark without states stays.
+    Farthest points lie at the edge of the data, along walls; means lie inside. A landmark without states stays where it
+    is.
     """
     from scipy.spatial import cKDTree
 
@@ -45,9 +46,9 @@ def centred(places: FloatArray, crowd: FloatArray) -> tuple[FloatArray, float]:
 
 
 def steps_to_move(points: FloatArray, last: IntArray, distance: float, T_max: int) -> int | None:
-    """Steps in which a travelling state moves `distance`; none if that is more than an eighth of T_max.
+    """Steps in which a travelling state moves `distance`; None if that exceeds an eighth of T_max.
 
-    Of all states, the half that gets furthest within an eighth of T_max travels: the others may stand about.
+    The half of all states that gets farthest within an eighth of T_max counts as travelling; the others may be idle.
     """
     start = np.arange(0, len(points), max(1, len(points) // CANDIDATES))
     longest = max(T_max // 8, 1)
@@ -64,21 +65,21 @@ def steps_to_move(points: FloatArray, last: IntArray, distance: float, T_max: in
 def observed_hops(
     points: FloatArray, last: IntArray, tree: cKDTree, radius: float, m: int, config: RelayGraphConfig
 ) -> FloatArray:
-    """(M, M) steps from landmark to landmark: a low quantile of the observed moves of m to 2m steps.
+    """(M, M) steps between landmarks: a low quantile of observed moves of m to 2m steps.
 
-    0 where there is no hop, as scipy's graphs require.
+    0 means no hop, as in scipy's sparse graphs.
     """
     M = tree.n
     lags = np.unique(np.linspace(m, 2 * m, _LAGS).round().astype(int))
     neighbours = min(config.neighbours, M) if radius > 0 else 1
-    moves = max(config.moves // (len(lags) * neighbours), 1)  # of each lag
+    moves = max(config.moves // (len(lags) * neighbours), 1)  # for each lag
     counts = np.empty((len(lags), M * M), np.int32)
     for row, lag in zip(counts, lags, strict=True):
         t = np.flatnonzero(np.arange(len(points)) + lag <= last)
         t = t[:: max(1, len(t) // moves)]
         start = tree.query(points[t], k=[*range(1, neighbours + 1)], p=np.inf)[1]  # (n, neighbours)
         shifted = tree.data[start] + (points[t + lag] - points[t])[:, None]  # (n, neighbours, goal_dim)
-        # Just over the radius: a limit of 0 would find nothing in a grid world.
+        # Slightly over the radius: a limit of 0 would find nothing in a grid world.
         distance, stop = tree.query(shifted, p=np.inf, distance_upper_bound=radius + 1e-6)
         known = np.isfinite(distance)
         row[:] = np.bincount(start[known] * M + stop[known], minlength=M * M)

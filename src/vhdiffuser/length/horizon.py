@@ -12,16 +12,16 @@ from vhdiffuser.types import EnvSpec, FloatArray, IntArray
 def plan_lengths(
     steps: npt.ArrayLike, spec: EnvSpec, gamma: float | FloatArray, unlimited: npt.NDArray[np.bool_] | bool = False
 ) -> IntArray:
-    """L_hat = clip(gamma (f T_max + 1), L_min, T_max) of distances f T_max of any shape, in states.
+    """L_hat = clip(gamma (f T_max + 1), L_min, T_max) in states, for predicted distances f T_max of any shape.
 
-    gamma is one margin, or one for each. T_max does not apply to plans that may be composed of pieces (`unlimited`, of
+    gamma is one margin, or one per distance. T_max does not limit plans that may be composed of pieces (`unlimited`, of
     the same shape).
 
-    Rounded up: a plan that is too short cannot be followed, one that is a step too long can. A `ClippedLengthWarning`
-    counts the lengths clipped at T_max.
+    Rounded up, since a plan that is too short cannot be followed, while one that is a step too long can. Warns with
+    `ClippedLengthWarning` about lengths clipped at T_max.
     """
     if not np.all(np.asarray(gamma) > 0):
-        raise VhdError(f"gamma must be above 0 (1 is no margin), got {gamma}.")
+        raise VhdError(f"gamma must be > 0 (1 is no margin); got {gamma}.")
     wanted = np.ceil(gamma * (np.asarray(steps, np.float64) + 1))
     longest = np.where(unlimited, np.inf, spec.T_max)
     if clipped := int((wanted > longest).sum()):

@@ -9,14 +9,14 @@ import torch
 
 
 def target(k: torch.Tensor, hit: torch.Tensor, f_bar_k: torch.Tensor, T_max: int) -> torch.Tensor:
-    """Eq. (target): k/T_max where the episode hits g, else k/T_max + f_bar(s_k, g); at most 1."""
+    """Eq. (target): k/T_max if the episode hits g, otherwise k/T_max + f_bar(s_k, g); at most 1."""
     return torch.where(hit, k / T_max, k / T_max + f_bar_k).clamp(max=1.0)
 
 
 def relay_target(y: torch.Tensor, hit: torch.Tensor, way: torch.Tensor) -> torch.Tensor:
-    """Our change to eq. (target), given the length of a relay path from s to g (1 or more: none known).
+    """Our change to eq. (target), given the length of a relay path from s to g (>= 1: none known).
 
-    An anchor is at most that length; without an anchor, it replaces the bootstrap f_bar(s_k, g).
+    The path bounds an anchor from above; without an anchor, it replaces the bootstrap f_bar(s_k, g).
     """
     return torch.where(hit | (way >= 1), torch.minimum(y, way), way)
 

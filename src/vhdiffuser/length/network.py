@@ -37,15 +37,15 @@ class FourierEncoder(nn.Module):
 
 
 MakeEncoder = Callable[[int, NetworkConfig], nn.Module]
-"""Makes an encoder for `dim` inputs. The module must have `out_dim`; losses and planner do not depend on it."""
+"""Creates an encoder for `dim` inputs. The module must have `out_dim`; losses and planner do not depend on it."""
 
 
 class LengthNetwork(nn.Module):
     """f_theta(s, g) = softplus(MLP(z(s, g))), z = [phi(s), phi(g), phi(s) - phi(g)].
 
-    Where goals are whole states, as in the paper, one encoder (one B) serves both. Where a goal is only some of the
-    state's dimensions (a position without velocity), each has its own encoder, and the relative channel compares the
-    goal dimensions of s with g in the goal's.
+    If goals are full states, as in the paper, one encoder (one B) serves both. If a goal has only some of the state's
+    dimensions (a position without velocity), each has its own encoder, and the relative channel compares the goal
+    dimensions of s with g in the goal's encoding.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class LengthNetwork(nn.Module):
         config: NetworkConfig,
         make_encoder: MakeEncoder = FourierEncoder,
     ) -> None:
-        """`goal_dims` are the state dimensions that form a goal; None: goals are whole states."""
+        """`goal_dims` are the state dimensions that form a goal; None means full states."""
         super().__init__()
         self.goal_dims = None if goal_dims is None else list(goal_dims)
         self.relative = config.relative
@@ -82,10 +82,10 @@ class LengthNetwork(nn.Module):
 class QuasimetricNetwork(nn.Module):
     """f_theta(s, g) = mean over components of max_j [x_j(s) - y_j(g)]_+: a quasimetric between latent vectors.
 
-    The asymmetric part of MRN (Liu et al. 2023), several times. With y_j the distance from a place to a landmark j it
-    is the landmark bound of graph search, exact where a shortest path leads on to a landmark. x(s) is y at the state's
-    position, plus what its other dimensions (velocities) change: x(s) = y(p) + r(s) - r(s at rest). So at rest x = y,
-    f(g, g) = 0, and f(s, g) <= f(s, h) + f(h, g) for every place h at which one rests.
+    This is the asymmetric part of MRN (Liu et al. 2023), repeated. If y_j is the distance from a position to a landmark
+    j, it is the landmark bound of graph search, exact if a shortest path continues to a landmark. x(s) is y at the
+    state's position plus the effect of its other dimensions (velocities): x(s) = y(p) + r(s) - r(s at rest). So x = y
+    at rest, f(g, g) = 0, and f(s, g) <= f(s, h) + f(h, g) for any position h at rest.
     """
 
     rest: torch.Tensor
@@ -101,7 +101,7 @@ class QuasimetricNetwork(nn.Module):
         rest: FloatArray | None = None,
         make_encoder: MakeEncoder = FourierEncoder,
     ) -> None:
-        """`goal_dims` as in `LengthNetwork`; `rest` (state_dim,) the normalised state whose velocities are 0."""
+        """`goal_dims` as in `LengthNetwork`; `rest` (state_dim,) is the normalised state with zero velocities."""
         super().__init__()
         self.goal_dims = list(range(state_dim) if goal_dims is None else goal_dims)
         self.shape = (quantiles, components, latent)
@@ -144,7 +144,7 @@ def make_length_network(
     make_encoder: MakeEncoder = FourierEncoder,
     normalizer: Normalizer | None = None,
 ) -> LengthNetwork | QuasimetricNetwork:
-    """A fresh f_theta for an environment; a quasimetric head needs the normaliser to know what rest is."""
+    """Create f_theta for an environment; a quasimetric head needs the normaliser to know the state at rest."""
     dims = None if config.full_state_goals else spec.goal_dims
     sizes = (spec.state_dim, dims, len(config.quantiles), config.network)
     if not config.quasimetric:
@@ -154,7 +154,7 @@ def make_length_network(
 
 
 def _normalised_mlp(width: int, config: NetworkConfig) -> tuple[nn.Sequential, int]:
-    """Linear, LayerNorm, ReLU, `depth` times; and the width of its output."""
+    """Linear, LayerNorm, ReLU, `depth` times; also returns the width of its output."""
     layers: list[nn.Module] = []
     for _ in range(config.depth):
         layers += [nn.Linear(width, config.width), nn.LayerNorm(config.width), nn.ReLU()]
@@ -172,9 +172,10 @@ def _out_dim(encoder: nn.Module) -> int:
 def steps_between(
     path: Path, device: torch.device
 ) -> tuple[Callable[[torch.Tensor, torch.Tensor], torch.Tensor], Normalizer]:
-    """A trained predictor's steps between normalised planning states (n, d) and (n, d), by torch on a device: (n,).
+    """A trained predictor's steps between normalised planning states (n, d) and (n, d), evaluated by torch on a device:
+    (n,).
 
-    For trainings that use it at every update; also returns its normaliser.
+    For trainings that use it at every update; also returns the normaliser.
     """
     tensors, header = load_model(path, "length")
     spec, config = EnvSpec.from_json(header.spec), LengthConfig.from_json(header.config)

@@ -1,4 +1,4 @@
-"""A Length Predictor's network: by ONNX Runtime on a CPU, by torch on an accelerator or if it is one's own module."""
+"""Networks of a Length Predictor: ONNX Runtime on a CPU; torch on an accelerator or for custom modules."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def length_network(
     device: torch.device | str = "cpu",
     make_encoder: MakeEncoder | None = None,
 ) -> Network:
-    """The network of a model file. Raises `DataError` for tensors that do not fit its config."""
+    """Build the network of a model file. Raises `DataError` if the tensors do not fit its config."""
     if make_encoder is None:
         sizes = config.network
         goal_dim = None if config.full_state_goals else spec.goal_dim
@@ -37,7 +37,7 @@ def length_network(
             check_shapes(tensors, length_shapes(spec.state_dim, goal_dim, quantiles, *known, sizes.relative))
         if is_cpu(device):
             return _on_cpu(tensors, goal_dims(spec, config), (quantiles, config.quasimetric, config.latent))
-    with needs_extra("train", f"predicting on device '{device}', or with an encoder of your own,"):
+    with needs_extra("train", f"predicting on device '{device}', or with a custom encoder,"):
         from vhdiffuser.length.network import FourierEncoder, make_length_network
         from vhdiffuser.torch_network import TorchNetwork, state_dict
     module = make_length_network(spec, config, make_encoder or FourierEncoder)
@@ -49,7 +49,7 @@ def length_network(
 
 
 def as_network(network: Network | torch.nn.Module, dims: tuple[int, ...]) -> Network:
-    """A network as a function of arrays; our own in torch on a CPU is copied to ONNX Runtime."""
+    """A network as a function of arrays; our own torch networks on a CPU are copied to ONNX Runtime."""
     if not hasattr(network, "state_dict"):
         return cast(Network, network)
     module = cast("torch.nn.Module", network)
@@ -65,6 +65,6 @@ def as_network(network: Network | torch.nn.Module, dims: tuple[int, ...]) -> Net
 
 
 def _on_cpu(tensors: Tensors, dims: tuple[int, ...], shape: tuple[int, int, int]) -> Network:
-    """By ONNX Runtime; a quasimetric head has `shape` (quantiles, components, latent), an MLP no components."""
+    """By ONNX Runtime; a quasimetric head has `shape` (quantiles, components, latent), an MLP has no components."""
     model = quasimetric_model(tensors, dims, shape) if shape[1] else length_model(tensors, dims)
     return OnnxNetwork(model, tensors)

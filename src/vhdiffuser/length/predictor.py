@@ -1,13 +1,13 @@
-"""A trained Length Predictor: arrays in the environment's units in, steps out.
+"""A trained Length Predictor: predicted steps for arrays in the environment's units.
 
-It needs neither planner nor simulator, and can serve as a heuristic for graph search and task planning:
+It needs neither planner nor simulator, and can serve as a heuristic for graph search or task planning:
 
     predictor = LengthPredictor.load(Path("length.safetensors"))
     steps = predictor.predict_steps(here, places)  # (d,), (n, goal_dim) -> (n,)
-    order = steps.argsort()                        # visit the nearest place first
+    order = steps.argsort()                        # nearest place first
 
-Estimates are low quantiles of the observed lengths, which suits A*-like searches, but they are learned and
-therefore not strictly admissible.
+Estimates are low quantiles of the observed lengths, which suits A*-like searches, but they are learned and therefore
+not strictly admissible.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ if TYPE_CHECKING:
     from vhdiffuser.length.network import MakeEncoder
 
 _FAR_OUTSIDE = 1.2
-"""Normalised magnitude above which a state counts as far outside the data, which fills [-1, 1]."""
+"""Normalised magnitude above which a state counts as far outside the data, which spans [-1, 1]."""
 _KNOWN, _BEYOND = 0.9, 1.1
-"""Shares of T_max, by the route graph: below the first the network is used, above the second the graph."""
+"""Fractions of T_max, by the route graph: below the first the network is used, above the second the graph."""
 _CALIBRATION = 4096
-"""Pairs of landmarks used to calibrate the graph's steps to the network's."""
+"""Number of landmark pairs used to calibrate the graph's steps to the network's."""
 _MARKS = 32
-"""Landmarks that `quasimetric_steps` compares distances to."""
+"""Number of landmarks used by `quasimetric_steps`."""
 OFF_SUPPORT = 1 / 3
-"""Support below which a place is off the data: more than two radii from every landmark."""
+"""Support below which a position is off the data: more than two radii from every landmark."""
 SUPPORT_FILE = "support.safetensors"
-"""A route graph beside a predictor's file that shows only where the data is, for weights that plan without routes."""
+"""Route graph next to a predictor's file that only shows where the data is, for weights that plan without routes."""
 _CHUNK = 2048
 """Queries per forward pass: large enough to be fast, small enough for the cache."""
 
@@ -64,19 +64,22 @@ class LengthPredictor:
         normalizer: Normalizer,
         routes: RouteGraph | None = None,
         landmarks: RouteGraph | None = None,
+        coarse: bool = False,
     ) -> None:
         """With `routes`, distances extend beyond T_max and `route` returns the path.
 
-        `landmarks` (default: those of `routes`) show where the data is: `support` and `reachable` need them.
+        `landmarks` (default: those of `routes`) show where the data is: `support` and `reachable` need them. `coarse`
+        looks landmarks up on a grid, for very many queries.
         """
         self.network = as_network(network, goal_dims(spec, config))
         self.routes = routes
         self.landmarks = landmarks or routes
+        self.coarse = coarse
         self.spec = spec
         self.config = config
         self.normalizer = normalizer
         self._goal_dims = goal_dims(spec, config)
-        self._origin: ModelHeader | None = None  # of the file it was loaded from
+        self._origin: ModelHeader | None = None  # digest of the file it was loaded from
 
     @classmethod
     def load(
@@ -85,11 +88,12 @@ class LengthPredictor:
         device: torch.device | str = "cpu",
         make_encoder: MakeEncoder | None = None,
         routes: Path | str | None = None,
+        coarse: bool = False,
     ) -> LengthPredictor:
-        """Read a model file from `vhd train length` and, if given, a route graph from `vhd train route`.
+        """Load a model file from `vhd train length` and, if given, a route graph from `vhd train route`.
 
-        `make_encoder` is needed for a network that was trained with an encoder of your own. Without a route graph, the
-        support is that of a file `support.safetensors` in the same folder, if there is one.
+        `make_encoder` is needed for networks trained with a custom encoder. Without a route graph, the support comes
+        from `support.safetensors` in the same folder, if present. Raises `DataError` for missing or damaged files.
         """
         tensors, header = load_model(Path(path), "length")
         spec, config = EnvSpec.from_json(header.spec), LengthConfig.from_json(header.config)
@@ -103,12 +107,12 @@ class LengthPredictor:
             graph = _graph_of(Path(routes), path, header)
         elif support.is_file():
             landmarks = _graph_of(support, path, header)
-        predictor = cls(network, spec, config, Normalizer.from_json(header.normalizer), graph, landmarks)
+        predictor = cls(network, spec, config, Normalizer.from_json(header.normalizer), graph, landmarks, coarse)
         predictor._origin = header
         return predictor
 
     def header(self) -> ModelHeader:
-        """The header of its model file."""
+        """Header of the model file."""
         history = self._origin or ModelHeader("length", {}, {}, {}, data_fingerprint="")
         return replace(
             history,
@@ -118,24 +122,24 @@ class LengthPredictor:
         )
 
     def predict_steps(self, starts: npt.ArrayLike, goals: npt.ArrayLike) -> FloatArray:
-        """Steps from each start to each goal; at most T_max, or any number with a route graph.
+        """Predicted steps from each start to each goal; at most T_max, or unlimited with a route graph.
 
         `starts` is (..., d) and `goals` (..., goal_dim) or (..., d), in the environment's units; leading shapes
-        broadcast. Of a whole goal state only the goal dimensions are used, unless the network was trained on whole
-        states (`full_state_goals`); then a goal given as a position means being there at rest. Returns the broadcast
-        shape, float32.
+        broadcast. Of a full goal state only the goal dimensions are used, unless the network was trained on full states
+        (`full_state_goals`); then a position means being there at rest. Returns float32 steps of the broadcast shape.
+        Raises `VhdError` for invalid shapes or values.
         """
         return self._quantiles(starts, goals)[..., 0]
 
     def predict_spread(self, starts: npt.ArrayLike, goals: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
-        """Steps as `predict_steps`, and their spread: the range of the predicted quantiles, in steps.
+        """Steps as in `predict_steps`, and their spread: the range of the predicted quantiles, in steps.
 
-        Off the data's support the network extrapolates. There the spread also has twice the steps in which the data
-        would travel from the nearest supported place to the start, and from the goal's to the goal.
+        Off the data's support the network extrapolates. The spread then includes twice the steps needed, at the data's
+        speed, to travel from each end to the nearest supported position.
         """
         if len(self.config.quantiles) < 2:
             raise VhdError(
-                f"this model predicts only one quantile ({self.config.quantiles[0]}), so it has no spread. "
+                f"this model predicts a single quantile ({self.config.quantiles[0]}), so it has no spread. "
                 "Train it with at least two `quantiles`."
             )
         quantiles = self._quantiles(starts, goals)
@@ -143,11 +147,11 @@ class LengthPredictor:
         return quantiles[..., 0], (spread + 2 * self._steps_off_support(starts, goals)).astype(np.float32)
 
     def quasimetric_steps(self, starts: npt.ArrayLike, goals: npt.ArrayLike) -> FloatArray:
-        """Steps as `predict_steps`, without any violation of the triangle inequality.
+        """Steps as in `predict_steps`, but satisfying the triangle inequality.
 
         d(s, g) = max_j [f(s, h_j) - f(g, h_j)]_+ or [f(h_j, g) - f(h_j, s)]_+, over 32 landmarks h_j: the landmark
-        bound of graph search. d(g, g) = 0 and d(s, g) <= d(s, h) + d(h, g) for any f and any place h at which one
-        rests. It takes 64 predictions for each start and each goal.
+        bound of graph search. d(g, g) = 0 and d(s, g) <= d(s, h) + d(h, g) for any f and any position h at rest. Needs
+        64 predictions for each start and each goal.
         """
         spec = self.spec
         here, there = self._normal_places(starts), self._normal_places(goals)
@@ -163,21 +167,22 @@ class LengthPredictor:
         return np.maximum(np.maximum(to_marks, from_marks).max(axis=-1), 0.0)
 
     def _at_rest(self, places: FloatArray) -> FloatArray:
-        """(..., goal_dim) -> (..., d): states there whose other dimensions are 0."""
+        """(..., goal_dim) -> (..., d): states at these positions with zeros elsewhere."""
         states = np.zeros((*places.shape[:-1], self.spec.state_dim), np.float32)
         states[..., list(self.spec.goal_dims)] = places
         return states
 
     def support(self, places: npt.ArrayLike) -> FloatArray:
-        """(..., goal_dim) or (..., d) -> (...,) how well the data covers a place: 1 among it, towards 0 far from it.
+        """How well the data covers positions, (..., goal_dim) or (..., d) -> (...,): 1 within the data, towards 0 far
+        from it.
 
-        1 / (1 + r), where r is the distance from the nearest landmark in radii to which landmarks cover the data. Below
-        `OFF_SUPPORT` (1/3: r > 2) the data was never near, as in a wall, although it may lie within its limits.
+        1 / (1 + r), where r is the distance to the nearest landmark divided by the covering radius. Below `OFF_SUPPORT`
+        (1/3: r > 2) the data was never near, as inside a wall, even if the position is within the data's limits.
         """
         return (1 / (1 + self._away(places))).astype(np.float32)
 
     def reachable(self, starts: npt.ArrayLike, goals: npt.ArrayLike) -> BoolArray:
-        """Whether both ends are on the data's support and observed moves connect them; shapes as in `predict_steps`."""
+        """Whether the data supports both ends and observed transitions connect them; shapes as in `predict_steps`."""
         near_start, near_goal = self._away(starts), self._away(goals)
         assert self.landmarks is not None
         supported = np.maximum(near_start, near_goal) <= 1 / OFF_SUPPORT - 1
@@ -188,7 +193,8 @@ class LengthPredictor:
     def route(self, start: npt.ArrayLike, goal: npt.ArrayLike) -> Route:
         """The route from a start (d,) to a goal (goal_dim,), of any length: positions and the steps to each.
 
-        If no observed transitions connect them, `known` is False and the route is just the two.
+        If no observed transitions connect them, `known` is False and the route consists of the two ends. Raises
+        `VhdError` without a route graph.
         """
         if self.routes is None:
             raise VhdError(
@@ -208,17 +214,17 @@ class LengthPredictor:
         return plan_lengths(self.predict_steps(starts, goals), self.spec, gamma)
 
     def _normal_places(self, states: npt.ArrayLike) -> FloatArray:
-        """Normalised positions (..., goal_dim) of states or places."""
+        """Normalised positions (..., goal_dim) of states or positions."""
         if self.landmarks is None:
             raise VhdError(
-                f"{self.spec.name}: nothing here knows where the data is. Build a route graph with `vhd train route "
-                f"{self.spec.name}` and load it with LengthPredictor.load(path, routes=...)."
+                f"{self.spec.name}: the extent of the data is unknown. Build a route graph with `vhd train "
+                f"route {self.spec.name}` and load it with LengthPredictor.load(path, routes=...)."
             )
         dims = self.spec.goal_dims
         return self._checked("places", states, (len(dims), self.spec.state_dim), dims, quiet=True)
 
     def _away(self, states: npt.ArrayLike) -> FloatArray:
-        """(...,) distance from the nearest landmark, in radii."""
+        """(...,) distance to the nearest landmark, in radii."""
         places = self._normal_places(states)
         assert self.landmarks is not None
         return self.landmarks.away(places)
@@ -229,11 +235,11 @@ class LengthPredictor:
         return self.landmarks.region(places)
 
     def _steps_off_support(self, starts: npt.ArrayLike, goals: npt.ArrayLike) -> FloatArray:
-        """Steps to travel between both ends and the data's support, at the data's pace; 0 where it is not known."""
+        """Steps between both ends and the data's support, at the data's speed; 0 if unknown."""
         if self.landmarks is None:
             return np.zeros(())
         beyond = [np.maximum(self._away(ends) - (1 / OFF_SUPPORT - 1), 0.0) for ends in (starts, goals)]
-        return (beyond[0] + beyond[1]) * self.landmarks.join  # `join` steps move a radius
+        return (beyond[0] + beyond[1]) * self.landmarks.join  # `join` steps cover one radius
 
     def _quantiles(self, starts: npt.ArrayLike, goals: npt.ArrayLike) -> FloatArray:
         """(..., quantiles) in steps."""
@@ -244,8 +250,8 @@ class LengthPredictor:
             shape = np.broadcast_shapes(s.shape[:-1], g.shape[:-1])
         except ValueError as error:
             raise VhdError(
-                f"starts {np.shape(starts)} and goals {np.shape(goals)} do not broadcast: all but the last "
-                "dimension must agree, or be 1, or be missing."
+                f"starts {np.shape(starts)} and goals {np.shape(goals)} do not broadcast: all dimensions but "
+                "the last must be equal, 1 or missing."
             ) from error
         flat_s = np.broadcast_to(s, (*shape, s.shape[-1])).reshape(-1, s.shape[-1])
         flat_g = np.broadcast_to(g, (*shape, g.shape[-1])).reshape(-1, g.shape[-1])
@@ -253,14 +259,16 @@ class LengthPredictor:
         f = np.concatenate(batches_in_parallel(lambda part: self.network(flat_s[part], flat_g[part]), parts))
         steps = np.minimum(f, 1.0) * np.float32(self.spec.T_max)
         if self.routes is not None:
-            here, there = self.spec.goal_of(flat_s), self._places(flat_g)
-            steps = self._far(steps, self.routes.steps(here, there))
+            region = self.routes.coarse_region if self.coarse else self.routes.region
+            here, there = (region(places) for places in (self.spec.goal_of(flat_s), self._places(flat_g)))
+            steps = self._far(steps, self.routes.between(here, there))
         return steps.reshape(*shape, f.shape[-1])
 
     def _far(self, steps: FloatArray, by_route: FloatArray) -> FloatArray:
-        """(n, quantiles) steps of the network, (n,) of the graph -> (n, quantiles): the graph's for far pairs.
+        """Use the graph's steps for far pairs: (n, quantiles) steps of the network, (n,) of the graph -> (n,
+        quantiles).
 
-        The network knows no distance beyond T_max. The graph's steps are on its scale, so that the two meet.
+        The network knows no distance beyond T_max. The graph's steps are scaled to match it.
         """
         by_route = np.where(np.isfinite(by_route), by_route, 0.0)[:, None] * self._far_scale
         share = np.clip((by_route[:, :1] / self.spec.T_max - _KNOWN) / (_BEYOND - _KNOWN), 0.0, 1.0)
@@ -268,11 +276,11 @@ class LengthPredictor:
 
     @cached_property
     def _far_scale(self) -> FloatArray:
-        """(quantiles,) median ratio of the network's steps to the graph's, over pairs of landmarks within T_max."""
+        """(quantiles,) median ratio of the network's steps to the graph's, over landmark pairs within T_max."""
         assert self.routes is not None
         rng = np.random.default_rng(0)
         first, second = rng.integers(len(self.routes.places), size=(2, _CALIBRATION))
-        by_route = self.routes.all_steps()[first, second]
+        by_route = self.routes.between(first, second)
         known = (by_route > 0.2 * self.spec.T_max) & (by_route < 0.8 * self.spec.T_max)
         scale = np.ones(len(self.config.quantiles), np.float32)
         if known.sum() < 30:
@@ -285,17 +293,17 @@ class LengthPredictor:
         return np.median(f * self.spec.T_max / by_route[known][:, None], axis=0).astype(np.float32)
 
     def _places(self, goals: FloatArray) -> FloatArray:
-        """(..., goal_dim) positions of normalised goals as the network takes them."""
+        """(..., goal_dim) positions of normalised goals in the network's format."""
         return self.spec.goal_of(goals) if self.config.full_state_goals else goals
 
     def _checked_goals(self, name: str, goals: npt.ArrayLike) -> FloatArray:
-        """Normalised goals as the network takes them; where it takes whole states, a place means one at rest."""
+        """Normalised goals in the network's format; if it uses full states, a position means one at rest."""
         spec = self.spec
         array = as_numbers(name, goals)
         if self.config.full_state_goals and array.ndim and array.shape[-1] == spec.goal_dim != spec.state_dim:
             if open_dims := spec.open_dims:
                 names = ", ".join(spec.state_names[dim] for dim in open_dims)
-                raise VhdError(f"{spec.name}: this predictor takes whole goal states: give {name} with {names}.")
+                raise VhdError(f"{spec.name}: this predictor needs full goal states: pass {name} with {names}.")
             array = np.zeros((*array.shape[:-1], spec.state_dim), np.float32)
             array[..., list(spec.goal_dims)] = goals
         return self._checked(name, array, (len(self._goal_dims), spec.state_dim), self._goal_dims)
@@ -308,14 +316,14 @@ class LengthPredictor:
         dims: tuple[int, ...],
         quiet: bool = False,
     ) -> FloatArray:
-        """Normalised values of the wanted dimensions, or an error that says what is wrong."""
+        """Normalised values of the requested dimensions; raises `VhdError` if invalid."""
         array = as_numbers(name, values)
         if array.ndim == 0 or array.shape[-1] not in sizes:
             allowed = " or ".join(f"(..., {size})" for size in dict.fromkeys(sizes))
-            raise VhdError(f"{self.spec.name}: {name} must have shape {allowed}, got {array.shape}.")
+            raise VhdError(f"{self.spec.name}: {name} must have shape {allowed}; got {array.shape}.")
         if not np.isfinite(array).all():
             bad = np.argwhere(~np.isfinite(array))[0].tolist()
-            raise VhdError(f"{self.spec.name}: {name}{bad} is NaN or infinite. Give finite numbers.")
+            raise VhdError(f"{self.spec.name}: {name}{bad} is NaN or infinite. Pass finite numbers.")
         if array.shape[-1] != len(dims):
             array = array[..., list(dims)]
         normal = self.normalizer.select(dims).normalize(array)
@@ -333,8 +341,8 @@ class LengthPredictor:
 
 
 def _graph_of(path: Path, predictor: Path | str, header: ModelHeader) -> RouteGraph:
-    """A route graph, which must be of the same data as the predictor with that header."""
+    """Load a route graph, which must come from the same data as the predictor with that header."""
     graph, own = RouteGraph.load(path)
     if own.normalizer != header.normalizer:
-        raise DataError(f"{path}: made from other data than {predictor}. Build it again with `vhd train route`.")
+        raise DataError(f"{path}: made from other data than {predictor}. Rebuild it with `vhd train route`.")
     return graph

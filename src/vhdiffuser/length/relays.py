@@ -1,7 +1,7 @@
-"""The route graph as training uses it: steps between any two states of the dataset, through landmarks.
+"""The route graph in training: steps between any two states of the dataset, through landmarks.
 
 The triangle bound D*(s, g) <= D*(s, h) + D*(h, g) with one relay h and learned distances propagates slowly from near to
-far pairs, and the minimum of many noisy estimates is biased low. `RouteGraph` sums many observed hops.
+far pairs, and the minimum of many noisy estimates is biased low. `RouteGraph` sums many observed hops instead.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from vhdiffuser.length.route import RouteGraph
 
 
 class RelayGraph:
-    """Steps between states given by their dataset indices."""
+    """Steps between states given by dataset indices."""
 
     def __init__(self, goals: torch.Tensor, last: torch.Tensor, T_max: int, config: RelayGraphConfig) -> None:
-        """goals (N, goal_dim), normalised; last (N,) index of the last state of each state's episode."""
+        """goals (N, goal_dim), normalised; last (N,) index of the last state in each state's episode."""
         points = goals.cpu().numpy()
         self.routes = RouteGraph.build(points, last.cpu().numpy(), T_max, config)
         self._least = config.floor * T_max
@@ -24,7 +24,8 @@ class RelayGraph:
         self.region = torch.from_numpy(self.routes.region(points).astype("int32")).to(goals.device)
 
     def steps(self, start: torch.Tensor, goal: torch.Tensor) -> torch.Tensor:
-        """Dataset indices (...,) -> (...,) steps from state `start` to state `goal`; infinity if no path is known.
+        """(...,) steps from states `start` to states `goal`, given by dataset indices (...,); infinity if no path is
+        known.
 
         Never below the floor: landmarks ignore velocities, which matter most at short distances.
         """
@@ -33,6 +34,6 @@ class RelayGraph:
     def bound(self, t: torch.Tensor, links: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
         """D*(s_t, g_u) <= min over k of k + steps(s_{t+k}, g_u): (B,), (B, |K|), (B,) -> (B,) steps.
 
-        The links follow s's own episode first, which reflects its velocity; landmarks do not.
+        The links first follow s's own episode, which reflects its velocity; landmarks do not.
         """
         return (links + self.steps(t[:, None] + links, u[:, None])).amin(dim=1)

@@ -1,4 +1,4 @@
-"""Training the Length Predictor: one mini-batch, five losses (eq. total-loss). The common loop runs it."""
+"""Training of the Length Predictor: one mini-batch, five losses (eq. total-loss)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class LengthTask:
         self.tau = torch.tensor(config.quantiles, device=device)
 
     def make_network(self) -> nn.Module:
-        """A fresh f_theta."""
+        """Create f_theta."""
         return make_length_network(self.spec, self.config, self.make_encoder, self.normalizer)
 
     def loss(
@@ -60,7 +60,7 @@ class LengthTask:
         lambda_cons, lambda_triangle = self.curriculum.weights(update)
         batch = self.sampler.draw(config.batch, phase.goals, phase.links, generator, phase.even)
 
-        # One call for f(s, g) and f(g, g): a wrapped network needs one forward pass per update.
+        # One call for f(s, g) and f(g, g): a wrapped network needs a single forward pass per update.
         both = network(torch.cat([batch.s, batch.g_state]), torch.cat([batch.g, batch.g]))  # (2B, quantiles)
         quantiles, f_gg = both[: config.batch], both[config.batch :]
         f = quantiles[:, 0]  # (B,)
@@ -103,7 +103,7 @@ class LengthTask:
         return total, metrics
 
     def observe(self, scalars: dict[str, torch.Tensor], update: int) -> None:
-        """Tell the curriculum the anchors' error."""
+        """Pass the anchor error to the curriculum."""
         self.curriculum.observe(scalars["anchor_error_steps"] / self.spec.T_max, update)
 
     @torch.no_grad()
@@ -118,8 +118,8 @@ class LengthTask:
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """f_bar(s, h) and f_bar(h, g) for one relay h per pair: s_k, or a mined semi-hard candidate.
 
-        Semi-hard: of the candidates whose bound undercuts f(s, g) by no more than the margin, the one that
-        undercuts it most. Others are ignored: the minimum of many noisy estimates is biased low.
+        Semi-hard: of the candidates whose bound undercuts f(s, g) by at most the margin, take the one that undercuts it
+        most. The others are ignored, since the minimum of many noisy estimates is biased low.
         """
         on_path = ema(batch.s, batch.s_k[:, self.sampler.goal_dims])[:, 0]  # (B,) f_bar(s, s_k)
         if phase.relay_share == 0:
@@ -143,11 +143,11 @@ class LengthTask:
         )
 
     def state(self) -> dict[str, Any]:
-        """The curriculum's."""
+        """State of the curriculum."""
         return self.curriculum.state()
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Continue from `state()`."""
+        """Restore `state()`."""
         self.curriculum.load_state(state)
 
     def header(self) -> ModelHeader:

@@ -1,4 +1,4 @@
-"""A planner's calibration: its file beside the weights, whether it applies, and horizons and deadlines by it."""
+"""A planner's calibration: its file next to the weights, whether it applies, and horizons and deadlines based on it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from vhdiffuser.arguments import as_numbers, as_whole
+from vhdiffuser.diffusion.options import OptionChanges
 from vhdiffuser.envs.success import goal_distance
 from vhdiffuser.errors import CalibrationWarning, DataError, UnknownNameError, VhdError, warn
 from vhdiffuser.length.calibration import Calibration
@@ -25,59 +26,79 @@ if TYPE_CHECKING:
     from vhdiffuser.planner.planner import Planner
 
 FILE, FORMAT = "calibration.json", 1
+DEFAULT_RISK = 0.01
+"""Risk that `vhd calibrate` makes the default of a planner that is loaded by name or from its folder."""
 DEADLINE_RISK = 0.05
 """Accepted risk of a deadline where the planner's options name none."""
+BEYOND = 1.5
+"""A warning says that a risk cannot be kept if the least failure known is more than so many times it."""
 ROUNDS = 3
-"""Plans made to arrive at a step: each corrects the length of the one before it."""
+"""Number of plans made to arrive exactly at a step; each corrects the length of the previous one."""
 Arrive = Literal["by", "at"]
-"""Before a deadline, or at it."""
+"""Arrive before a deadline, or exactly at it."""
 
 
 class DeadlineError(RequestError):
-    """The goal cannot be reached in time with the accepted risk."""
+    """The goal cannot be reached by the deadline with the accepted risk."""
 
     def __init__(self, message: str, steps: int, probability: float) -> None:
         super().__init__(message)
         self.steps = steps
-        """Control steps that would do."""
+        """Number of control steps that would be enough."""
         self.probability = probability
-        """Probability of arriving by the deadline all the same."""
+        """Probability of arriving by the deadline nevertheless."""
 
 
 @dataclass(frozen=True)
 class Horizon:
-    """How long a plan is, and what comes of executing it."""
+    """Length of a plan and what to expect from executing it."""
 
     length: int
-    """States of the plan, and the control steps in which it is executed at most."""
+    """Number of states in the plan, and the maximum number of control steps to execute it."""
     shortest: float
-    """Predicted steps of the shortest way."""
+    """Predicted steps of the shortest path."""
     probability: float | None
     """Probability of arriving within `length` control steps; None without a calibration."""
     interval: tuple[float, float] | None
-    """Control steps after which it arrives, if it does: 10 and 90 % quantile; None without a calibration."""
+    """10 % and 90 % quantiles of the steps to arrival, if it arrives; None without a calibration."""
     reachable: bool | None
-    """Whether both ends lie where the data is and observed moves connect them; None if the predictor cannot tell."""
+    """Whether the data covers both ends and observed transitions connect them; None if unknown."""
 
 
 def write_calibration(path: Path, calibration: Calibration) -> Path:
-    """Write a calibration's file, whole or not at all."""
+    """Write a calibration atomically."""
     return write_sealed(path, calibration.to_json(), FORMAT)
 
 
 def save_calibration(folder: Path, calibration: Calibration | None) -> None:
-    """Write `calibration.json` beside a planner's weights, or remove that of others."""
+    """Write `calibration.json` beside a planner's weights, or remove that of others.
+
+    Without a default risk: the planner's own options, which are saved with it, say what it plans with.
+    """
     if calibration is None:
         (folder / FILE).unlink(missing_ok=True)
     else:
-        write_calibration(folder / FILE, calibration)
+        write_calibration(folder / FILE, replace(calibration, default_risk=None))
+
+
+def default_risk(planner: Planner, options: OptionChanges) -> float | None:
+    """The risk of the planner's calibration, unless the `options` given by its caller choose the length; else None.
+
+    None also where the calibration was made with other weights or options: then gamma stays.
+    """
+    calibration = planner.calibration
+    if calibration is None or calibration.default_risk is None or planner.options.risk is not None:
+        return None
+    if options.get("gamma") is not None or not belongs(planner, calibration):
+        return None
+    return calibration.default_risk if calibration.made.get("options") == calibrated_options(planner) else None
 
 
 def read_calibration(path: Path) -> Calibration | None:
-    """The calibration in a file; None if there is no such file."""
+    """Read a calibration; None if there is no such file."""
     if not path.is_file():
         return None
-    mend = "Make it again with `vhd calibrate`."
+    mend = "Create it again with `vhd calibrate`."
     try:
         return Calibration.from_json(read_sealed(path, FORMAT, mend))
     except DataError as error:
@@ -85,7 +106,7 @@ def read_calibration(path: Path) -> Calibration | None:
 
 
 def planner_digests(planner: Planner) -> dict[str, str]:
-    """SHA-256 of the weights in memory, by kind."""
+    """SHA-256 of the loaded weights, by kind."""
     networks: dict[str, Network] = {"planner": planner.network}
     if isinstance(planner.length_predictor, LengthPredictor):
         networks["length"] = planner.length_predictor.network
@@ -98,48 +119,57 @@ def belongs(planner: Planner, calibration: Calibration) -> bool:
 
 
 def relabelled(calibration: Calibration, models: Mapping[str, str]) -> Calibration:
-    """The same calibration for the same networks in another form, such as ONNX models of these digests."""
+    """The same calibration for the same networks in another format, e.g. ONNX models with these digests."""
     return replace(calibration, made={**calibration.made, "models": dict(models)})
 
 
 def calibrated_options(planner: Planner) -> dict[str, Any]:
-    """The options on which a calibration depends: all but those that choose the length."""
-    return {name: value for name, value in planner.options.to_json().items() if name not in ("gamma", "risk")}
+    """The options that a calibration depends on: all except those that choose the length."""
+    options = planner.options.to_json()
+    return {name: value for name, value in options.items() if name not in ("gamma", "risk") and value is not None}
 
 
 def applicable(planner: Planner) -> Calibration:
-    """The planner's calibration, if it was made with its weights; a warning says if with other options."""
+    """The planner's calibration if it belongs to its weights; warns if it was made with other options."""
     name, calibration = planner.spec.name, planner.calibration
     if calibration is None:
         raise VhdError(
-            f"{name}: this planner is not calibrated, so it promises no risk. Run `vhd calibrate {name}`, or set "
-            "planner.calibration = vhdiffuser.calibrate(planner)."
+            f"{name}: this planner is not calibrated, so a risk cannot be guaranteed. Run `vhd calibrate "
+            f"{name}`, or set planner.calibration = vhdiffuser.calibrate(planner)."
         )
     if not belongs(planner, calibration):
-        raise DataError(
-            f"{name}: the calibration was made with other weights than the planner's. Run `vhd calibrate {name}` again."
-        )
+        raise DataError(f"{name}: the calibration belongs to other weights. Run `vhd calibrate {name}` again.")
     made, options = calibration.made.get("options", {}), calibrated_options(planner)
     if differ := [key for key, value in options.items() if key in made and made[key] != value]:
         details = ", ".join(f"{key} {made[key]} there, {options[key]} here" for key in differ)
         warn(
-            f"{name}: calibrated with other planning options ({details}): its promise may not hold. Calibrate again "
-            "with these.",
+            f"{name}: calibrated with other planning options ({details}), so its guarantee may not hold. "
+            "Calibrate again with these options.",
             CalibrationWarning,
         )
     return calibration
 
 
-def risk_margins(planner: Planner, steps: npt.ArrayLike, risk: float) -> FloatArray:
+def pairs_of_places(planner: Planner, starts: FloatArray, goals: FloatArray) -> FloatArray:
+    """(B, d) starts, (B, goal_dim or d) goals -> (B, 2 goal_dim): where they lie, normalised."""
+    spec, normalizer = planner.spec, planner.normalizer.select(planner.spec.goal_dims)
+    ends = goals if goals.shape[-1] == spec.goal_dim else spec.goal_of(goals)
+    both = (normalizer.normalize(places) for places in (spec.goal_of(starts), ends))
+    return np.concatenate(list(both), axis=-1).astype(np.float64)
+
+
+def risk_margins(planner: Planner, starts: FloatArray, goals: FloatArray, steps: FloatArray, risk: float) -> FloatArray:
     """(B,) multiples of the predicted length that keep the risk; a warning counts the pairs for which none does."""
-    margins, failure = applicable(planner).margin(steps, risk)
-    if beyond := int((failure > risk * (1 + 1e-9)).sum()):
+    calibration = applicable(planner)
+    expected = calibration.expected(steps, pairs_of_places(planner, starts, goals))
+    margins, failure = calibration.margin(expected, risk)
+    if beyond := int((failure > risk * BEYOND).sum()):
         warn(
-            f"{planner.spec.name}: risk {risk:g} cannot be kept for {beyond} of {len(margins)} pairs; they get the "
-            f"best horizon known, at which up to {failure.max():.2g} do not arrive.",
+            f"{planner.spec.name}: risk {risk:g} cannot be met for {beyond} of {len(margins)} pairs; they get "
+            f"the best known horizon, at which up to {failure.max():.2g} do not arrive.",
             CalibrationWarning,
         )
-    return margins
+    return margins * (expected + 1) / (steps.astype(np.float64) + 1)
 
 
 def horizon(planner: Planner, start: npt.ArrayLike, goal: npt.ArrayLike, length: int | None) -> Horizon:
@@ -153,15 +183,23 @@ def horizon(planner: Planner, start: npt.ArrayLike, goal: npt.ArrayLike, length:
     if planner.calibration is None:
         return Horizon(L, float(shortest[0]), None, None, reachable)
     calibration = applicable(planner)
-    low, high = calibration.interval(shortest, [L])[0]
-    probability = float(calibration.probability(shortest, [L])[0])
+    expected = calibration.expected(shortest, pairs_of_places(planner, starts, goals))
+    low, high = calibration.interval(expected, [L])[0]
+    probability = float(calibration.probability(expected, [L])[0])
     return Horizon(L, float(shortest[0]), probability, (float(low), float(high)), reachable)
+
+
+def known_horizon(planner: Planner, start: npt.ArrayLike, goal: npt.ArrayLike, length: int) -> Horizon | None:
+    """What is known of executing a plan of that length; None unless the planner is calibrated with its own weights."""
+    if planner.calibration is None or not belongs(planner, planner.calibration):
+        return None
+    return planner.horizon(start, goal, length)
 
 
 def plan_until(
     planner: Planner, start: FloatArray, goal: FloatArray, deadline: int, arrive: str, seed: int, keep_denoising: bool
 ) -> Plan:
-    """A plan that arrives by the deadline, or at it; `DeadlineError` if the risk cannot be kept."""
+    """A plan that arrives by the deadline or at it; raises `DeadlineError` if the risk cannot be met."""
     if arrive not in get_args(Arrive):
         raise UnknownNameError("value of `arrive`", arrive, list(get_args(Arrive)))
     T = as_whole("deadline (control steps)", deadline, least=2)
@@ -171,9 +209,9 @@ def plan_until(
     if needed.length > T:
         chance = planner.horizon(start, goal, T).probability or 0.0
         raise DeadlineError(
-            f"{planner.spec.name}: {T} control steps are too few: {needed.length} would do with risk {risk:g}. By "
-            f"step {T} it arrives with probability {chance:.2f}: accept that with a risk above {1 - chance:.2f}, or "
-            "give more time.",
+            f"{planner.spec.name}: {T} control steps are too few: {needed.length} would be enough with risk "
+            f"{risk:g}. The probability of arriving by step {T} is {chance:.2f}: accept a risk above "
+            f"{1 - chance:.2f}, or allow more time.",
             needed.length,
             chance,
         )
@@ -185,12 +223,12 @@ def plan_until(
 def _slowed(
     planner: Planner, start: FloatArray, goal: FloatArray, length: int, T: int, seed: int, keep_denoising: bool
 ) -> Plan:
-    """The way of a plan of `length` states, run so slowly that it enters the goal region at control step T.
+    """The path of a plan of `length` states, slowed down to enter the goal region at control step T.
 
     A controller aims one state ahead, so the robot is there one step before its plan.
     """
     total = T + 1
-    for _ in range(ROUNDS):  # from the second on with the states that the plan spends in the goal region
+    for _ in range(ROUNDS):  # from the second round on, with the states that the plan spends in the goal region
         slow = planner.with_options(stretch=max(planner.options.stretch * total / length, 1.0))
         slow.lengths = (planner.lengths[0], max(planner.lengths[1], total))
         plan = slow.plan(start, goal, total, seed=seed, keep_denoising=keep_denoising)

@@ -1,4 +1,4 @@
-"""Several candidate plans per start-goal pair, and the choice among them by the Length Predictor."""
+"""Several candidate plans per start-goal pair, and the selection of the best."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from vhdiffuser.types import EnvSpec, FloatArray, IntArray
 
 
 class StepsPredictor(Protocol):
-    """The part of a Length Predictor that the planner uses."""
+    """The interface of a Length Predictor that the planner needs."""
 
     def predict_steps(self, starts: npt.ArrayLike, goals: npt.ArrayLike) -> FloatArray:
-        """(B, d) starts and (B, goal_dim) goals -> (B,) shortest-step distances f_theta(s, g) T_max.
+        """(B,) shortest-step distances f_theta(s, g) T_max for (B, d) starts and (B, goal_dim) goals.
 
-        A planner that clamps the whole last state and is given whole goal states (B, d) asks with those.
+        A planner that clamps the full last state passes full goal states (B, d) if it has them.
         """
         ...
 
 
 def candidate_seeds(seeds: IntArray, n: int) -> IntArray:
-    """(B,) -> (B, n). Candidate 0 has the seed of a single plan, whatever the number of candidates."""
+    """Seeds of n candidates per pair, (B,) -> (B, n). Candidate 0 has the seed of a single plan, whatever n is."""
     spread = (seeds[:, None] + np.arange(n) * 1_000_003) & (2**63 - 1)
     spread[:, 0] = seeds
     return spread
@@ -44,20 +44,20 @@ def best_candidates(
 ) -> list[Plan]:
     """The best of each n consecutive plans, which are the candidates of one pair.
 
-    The best candidate least violates predicted distances; without a predictor it has the smallest largest turn. If
-    there is a cost of positions, the lowest cost comes first, and this breaks ties.
+    The best candidate is the one that least violates predicted distances; without a predictor, the one with the
+    smallest maximum turn. With a cost on positions, the lowest cost comes first, and this breaks ties.
     """
     if predictor is not None:
         faults = largest_excess(plans, spec, predictor)
     else:
         faults = np.array([largest_turn(plan, spec, normalizer) for plan in plans])
     costs = np.zeros(len(plans)) if cost is None else np.array([plan_cost(plan, spec, cost) for plan in plans])
-    ranked = np.lexsort((faults.reshape(-1, n), costs.reshape(-1, n)), axis=1)  # (pairs, n), the best first
+    ranked = np.lexsort((faults.reshape(-1, n), costs.reshape(-1, n)), axis=1)  # (pairs, n), best first
     return [plans[row * n + int(best)] for row, best in enumerate(ranked[:, 0])]
 
 
 def plan_cost(plan: Plan, spec: EnvSpec, cost: Cost) -> float:
-    """The summed cost of a plan's positions."""
+    """Sum of the cost over a plan's positions."""
     return float(cost.values(spec.goal_of(plan.states)[None]).sum())
 
 
@@ -69,10 +69,10 @@ def largest_excess(plans: Sequence[Plan], spec: EnvSpec, predictor: StepsPredict
 def distance_excess(
     plans: Sequence[Plan], spec: EnvSpec, predictor: StepsPredictor
 ) -> list[tuple[IntArray, FloatArray]]:
-    """For each plan the first indices (n,) of its parts of T_max / 10 steps, and the steps (n,) by which each is
+    """For each plan, the first indices (n,) of its parts of T_max / 10 steps, and the steps (n,) by which each is
     shorter than predicted.
 
-    A plan through a wall connects two points in fewer steps than any path between them takes.
+    A plan through a wall connects two points in fewer steps than any real path.
     """
     reach = max(spec.T_max // 10, 1)
     begins = [np.arange(0, plan.length - 1, reach) for plan in plans]
@@ -87,6 +87,6 @@ def distance_excess(
 
 
 def largest_turn(plan: Plan, spec: EnvSpec, normalizer: Normalizer) -> float:
-    """The largest second difference of the normalised positions: large at jumps and kinks."""
+    """Largest second difference of the normalised positions: large at jumps and kinks."""
     places = normalizer.normalize(plan.states)[:, list(spec.goal_dims)]
     return float(np.abs(np.diff(places, n=2, axis=0)).max()) if plan.length > 2 else 0.0

@@ -1,4 +1,4 @@
-"""The last step of avoiding a region: a finished plan is pushed out of it.
+"""Push a finished plan out of a forbidden region.
 
 Guidance moves knots, and the curve through them may still cut a region's corner.
 """
@@ -11,15 +11,16 @@ from vhdiffuser.diffusion.guidance import Cost
 from vhdiffuser.types import EnvSpec, FloatArray
 
 _PUSHES = 50
-"""Gradient steps at most."""
+"""Maximum number of gradient steps."""
 
 
 def pushed_out(states: FloatArray, cost: Cost, spec: EnvSpec, width: float) -> FloatArray:
-    """(L, d) states at the control rate, moved down the gradient of a cost until it is 0; ends stay, velocities follow.
+    """Move (L, d) states at the control rate down the gradient of a cost until it is 0; ends are fixed, velocities
+    follow.
 
-    A displacement spreads over about `width` control steps to either side, so the plan stays smooth.
+    A displacement is spread over about `width` control steps on either side, so the plan stays smooth.
     """
-    from scipy.ndimage import gaussian_filter1d  # a third of a second, for plans that avoid something
+    from scipy.ndimage import gaussian_filter1d  # takes a third of a second to import, needed only with `avoid`
 
     dims, width = list(spec.goal_dims), max(width, 1.0)
     at = np.arange(len(states))

@@ -1,13 +1,13 @@
 """Plans of any length, composed of pieces that are denoised together.
 
-One chain of knots spans start and goal. At every reverse step, overlapping windows of it, each of a length that the
-network was trained on, are predicted in one batch, and their predictions are blended where they overlap: a knot's
-weight is largest in the window whose middle it is nearest. The network was trained with clean ends, so the ends of
-a window are clamped to the previous step's prediction: neighbours agree more with every step, and no window stops
-at a waypoint.
+One chain of knots spans start and goal. At each reverse step, overlapping windows of it, each of a length seen in
+training, are predicted in one batch, and their predictions are blended where they overlap: a knot has the largest
+weight in the window whose middle it is closest to. The network was trained with clean ends, so the ends of a window are
+clamped to the previous step's prediction: neighbouring windows agree more with every step, and no window stops at a
+waypoint.
 
-Before the first step, the prediction is the Length Predictor's route, which tells the chain where to go. The route is a
-suggestion with a radius: knots may deviate by that much, to cut a corner smoothly, and no further.
+Before the first step, the prediction is the Length Predictor's route, which guides the chain. Knots may deviate from
+the route by a radius, to cut corners smoothly, but no further.
 """
 
 from __future__ import annotations
@@ -30,33 +30,34 @@ _LEAST_WEIGHT = 1e-3
 
 @dataclass(frozen=True)
 class Windows:
-    """The chains and knots that the windows of a batch cover."""
+    """The chains and knots covered by the windows of a batch."""
 
     chain: IntArray
-    """(W,) the chain of each window."""
+    """(W,) chain of each window."""
     knots: IntArray
-    """(W, P) its knots."""
+    """(W, P) knots of each window."""
     shape: tuple[int, int]
-    """(B, K) of the chains, which may be padded."""
+    """(B, K) shape of the chains, which may be padded."""
     order: IntArray
-    """(W P,) their knots, those of the same place in the chains together."""
+    """(W P,) permutation of the windows' knots that groups those at the same position of the chains."""
     weights: FloatArray
-    """(W P, 1) share of each in its place's blend, in that order."""
+    """(W P, 1) blending weights, in that order."""
     covered: IntArray
-    """(n,) places in the flattened chains that windows cover."""
+    """(n,) positions in the flattened chains that windows cover."""
     first: IntArray
-    """(n,) where the knots of each such place begin in `order`."""
+    """(n,) index in `order` at which the knots of each such position begin."""
     seen: IntArray
-    """(W, padded) places of its knots in the flattened chains, the last one repeated: the U-Net's own padding."""
+    """(W, padded) positions of each window's knots in the flattened chains, with the last one repeated: the U-Net's own
+    padding."""
 
     @classmethod
     def over(cls, counts: IntArray, P: int, K: int, padded: int) -> Windows:
-        """Windows of P knots over chains of counts (B,) knots, each overlapping the next by half or more; chains are
+        """Windows of P knots over chains of counts (B,) knots, each overlapping the next by at least half; chains are
         padded to K knots, windows to `padded`."""
         return _windows(tuple(counts.tolist()), P, K, padded)
 
     def blend(self, predicted: FloatArray) -> FloatArray:
-        """(W, P, d) predictions of windows -> (B, K, d) of chains; 0 beyond a chain's end."""
+        """Blend (W, P, d) predictions of windows to (B, K, d) chains; 0 past a chain's end."""
         d = predicted.shape[-1]
         weighted = predicted.reshape(-1, d).take(self.order, axis=0) * self.weights
         total = np.zeros((self.shape[0] * self.shape[1], d), np.float32)
@@ -66,7 +67,7 @@ class Windows:
 
 @lru_cache(maxsize=256)
 def _windows(counts: tuple[int, ...], P: int, K: int, padded: int) -> Windows:
-    """Plans of the same numbers of knots have the same windows."""
+    """Cached: plans with equal numbers of knots have equal windows."""
     pairs = [(chain, first) for chain, own in enumerate(counts) for first in window_starts(own, P)]
     chain, first = np.array(pairs).T
     knots = first[:, None] + np.arange(P)
@@ -82,27 +83,27 @@ def _windows(counts: tuple[int, ...], P: int, K: int, padded: int) -> Windows:
 
 
 def window_starts(K: int, P: int) -> list[int]:
-    """First knots of the windows of P knots that cover K knots evenly, each overlapping the next by half or more."""
+    """First knots of windows of P knots that cover K knots evenly, each overlapping the next by at least half."""
     count = -(-(K - P) // (P // 2)) + 1 if K > P else 1
     return np.linspace(0, max(K - P, 0), count).round().astype(int).tolist()
 
 
 @dataclass(frozen=True)
 class Motion:
-    """Which numbers of a knot are its place and its velocity, and how the two go together."""
+    """Which dimensions of a knot are position and velocity, and how the two are related."""
 
     places: list[int]
-    """Dimensions of the place."""
+    """Position dimensions."""
     velocities: list[int]
-    """Dimensions of the velocity, in the same order; none where knots have no velocity."""
+    """Velocity dimensions, in the same order; empty if knots have no velocity."""
     rate: FloatArray
-    """(goal_dim,) normalised velocity of a place that moves by 1 (normalised) from knot to knot."""
+    """(goal_dim,) normalised velocity of a position that changes by 1 (normalised) per knot."""
     rest: FloatArray
-    """(goal_dim,) normalised velocity of a place that does not move."""
+    """(goal_dim,) normalised velocity at rest."""
 
     @classmethod
     def at(cls, knot_seconds: float, spec: EnvSpec, normalizer: Normalizer, first: int) -> Motion:
-        """Of knots `knot_seconds` apart whose state begins at dimension `first`."""
+        """For knots `knot_seconds` apart whose state begins at dimension `first`."""
         goal_dims, velocity_dims = list(spec.goal_dims), list(spec.velocity_dims or ())
         places, none = [first + dim for dim in goal_dims], np.empty(0, np.float32)
         if not velocity_dims:
@@ -112,7 +113,7 @@ class Motion:
         return cls(places, [first + dim for dim in velocity_dims], rate.astype(np.float32), rest.astype(np.float32))
 
     def of(self, places: FloatArray) -> FloatArray:
-        """(B, K, goal_dim) places -> (B, K, goal_dim) velocities, by central differences."""
+        """(B, K, goal_dim) velocities of (B, K, goal_dim) positions, by central differences."""
         change = np.empty_like(places)
         change[:, 1:-1] = (places[:, 2:] - places[:, :-2]) / 2
         change[:, 0], change[:, -1] = places[:, 1] - places[:, 0], places[:, -1] - places[:, -2]
@@ -120,7 +121,7 @@ class Motion:
 
 
 class Composed:
-    """A `Clean` for chains: tau^0 of the whole from overlapping windows. Keeps its last prediction."""
+    """A `Clean` for chains: tau^0 of the whole chain from overlapping windows. Keeps its last prediction."""
 
     def __init__(
         self,
@@ -136,9 +137,9 @@ class Composed:
         slack: float | None = None,
     ) -> None:
         """`window_clean` predicts windows of `padded` knots. rough (B, K, d): chains along route (B, R, goal_dim), from
-        which they may deviate by `radius`; counts (B,): their knots; `dims`: clamped dimensions of a window's first and
-        last knot; `slack`: knots by which a knot may be ahead of its place on the route, or behind it (default: any
-        number)."""
+        which they may deviate by `radius`; counts (B,): numbers of knots; `dims`: clamped dimensions of a window's
+        first and last knot; `slack`: maximum number of knots by which a knot may be ahead of or behind its timing on
+        the route (default: unlimited)."""
         self.window_clean, self.estimate, self.route, self.radius = window_clean, rough, route, radius
         self.windows = Windows.over(counts, P, rough.shape[1], padded)
         self.P, self.dims, self.motion = P, dims, motion
@@ -162,9 +163,9 @@ class Composed:
         return self.estimate
 
     def _near_route(self, tau0: FloatArray) -> FloatArray:
-        """tau0 (B, K, d) with every place that is further from the route than the radius moved back to it.
+        """Move positions of tau0 (B, K, d) that are farther from the route than the radius back to it.
 
-        A knot that was moved gets the velocity of its new neighbours: the curve through the knots follows velocities.
+        A moved knot gets the velocity of its new neighbours, since the curve through the knots follows velocities.
         """
         places = tau0[..., self.motion.places]  # (B, K, goal_dim)
         distance = places[:, :, None, 0] - self._along[0]  # (B, K, R)
@@ -189,9 +190,10 @@ class Composed:
 
 
 def rough_chain(route: Route, start: FloatArray, K: int, motion: Motion) -> FloatArray:
-    """(K, width) knots evenly along a route from the knot start (width,); velocities are the route's own."""
+    """(K, width) knots evenly spaced along a route, starting at the knot start (width,), with the route's
+    velocities."""
     places = route.evenly(K)  # (K, goal_dim)
-    for _ in range(2):  # nothing moves round the corners of a polygon
+    for _ in range(2):  # nothing moves around the corners of a polygon
         places[1:-1] = (places[:-2] + 2 * places[1:-1] + places[2:]) / 4
     chain = np.repeat(start[None], K, axis=0)
     along = places.astype(np.float32)

@@ -10,7 +10,7 @@ import numpy as np
 
 from vhdiffuser.diffusion.config import PlannerConfig
 from vhdiffuser.diffusion.guidance import Cost, Guidance
-from vhdiffuser.diffusion.interpolation import control_rate, knot_count
+from vhdiffuser.diffusion.interpolation import DENSE, control_rate, knot_count, smoothed
 from vhdiffuser.diffusion.noise import Noise
 from vhdiffuser.diffusion.options import PlanningOptions
 from vhdiffuser.diffusion.sampler import Clean, clamp_mask, framed_clean, network_clean, sample
@@ -20,6 +20,7 @@ from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.planner.clearing import pushed_out
 from vhdiffuser.planner.compose import ROUTE_POINTS, Composed, Motion, rough_chain
 from vhdiffuser.runtime.network import Network
+from vhdiffuser.runtime.unrolled import UnetNetwork
 from vhdiffuser.threads import batches_in_parallel
 from vhdiffuser.trajectories import Plan
 from vhdiffuser.types import BoolArray, EnvSpec, FloatArray, IntArray
@@ -27,7 +28,8 @@ from vhdiffuser.types import BoolArray, EnvSpec, FloatArray, IntArray
 KNOTS_PER_BATCH = 2048
 """Knots per batch: bounds memory and spreads work over threads; on one CPU thread 8,192 were no faster."""
 SLACK = 2.0
-"""Knots by which a composed plan may be ahead of its route's timing or behind it, if its network knows no places."""
+"""Maximum number of knots by which a composed plan may deviate from its route's timing, if its network sees no absolute
+positions."""
 CHAIN = 8
 """Composed plans are denoised in chains of a multiple of this many knots, so that several share a batch."""
 
@@ -43,7 +45,12 @@ class Denoiser:
     normalizer: Normalizer
     options: PlanningOptions
     tube: float | None = None
-    """Normalised distance to which a composed plan keeps to its route."""
+    """Maximum normalised distance of a composed plan from its route."""
+
+    def has(self, *parts: object, tube: float | None) -> bool:
+        """Whether it was made of these parts, in the order of its fields."""
+        own = (self.network, self.schedule, self.config, self.spec, self.normalizer, self.options)
+        return self.tube == tube and all(part is mine for part, mine in zip(parts, own, strict=True))
 
     def draw(
         self,
@@ -57,7 +64,7 @@ class Denoiser:
     ) -> list[Plan]:
         """One plan for each of (B, d) starts, (B, d) targets, (B,) lengths and (B,) seeds.
 
-        Plans with a route (normalised) are composed of pieces along it.
+        Plans with a (normalised) route are composed of pieces along it.
         """
         counts = np.array([self.knot_count(int(length)) for length in lengths], np.int64)  # (B,) K
         ways = list(routes or [None] * len(counts))
@@ -90,36 +97,44 @@ class Denoiser:
                     plans[member] = self._plan(own_states, starts[member], targets[member], history, ways[member])
         return [plans[member] for member in range(len(starts))]
 
+    def warm_up(self) -> None:
+        """Prepare everything that a plan of any length needs: the network's graphs, and imports for the splines of long
+        plans."""
+        if isinstance(self.network, UnetNetwork):
+            self.network.warm_up()
+        if self.options.smoothing and self.tube is not None:
+            smoothed(np.zeros((1, DENSE + 1, 1)), None, 1.0, 1.0, (True, True))
+
     @cached_property
     def network_normalizer(self) -> Normalizer:
-        """Maps states to the network's numbers."""
+        """Maps states to the network's input."""
         return self.config.network_normalizer(self.spec, self.normalizer)
 
     @property
     def piece_knots(self) -> int:
-        """P: knots of a piece; a plan of no more is drawn whole."""
+        """P: knots per piece; plans with no more knots are sampled in one piece."""
         return knot_count(self.options.piece, self.config.stride) if self.options.piece else 0
 
     def knot_count(self, length: int) -> int:
-        """K of a plan of that length: 1/stretch of its states are sampled at the data's pace, at least L_min.
+        """K of a plan of that length: 1/stretch of its states are sampled at the data's speed, at least L_min.
 
-        A fixed-horizon planner is never stretched, neither at its own length nor at a predicted one (FH+LP): it was
-        trained on crops of one length only.
+        A fixed-horizon planner is never stretched, neither at its own length nor at a predicted one (FH+LP), since it
+        was trained on crops of one length only.
         """
         if self.config.horizon is None:
             length = max(1 + round((length - 1) / self.options.stretch), min(length, self.spec.L_min))
         return knot_count(length, self.config.stride)
 
     def _padded(self, counts: IntArray, chains: bool = False) -> IntArray:
-        """Knot counts rounded up to the multiple that the U-Net's downsamplings need (its own padding), or by which
-        chains share batches."""
+        """Knot counts rounded up to the multiple needed by the U-Net's downsampling (its own padding), or by chains to
+        share batches."""
         multiple = CHAIN if chains else 2 ** (len(self.config.dim_mults) - 1)
         return -(-counts // multiple) * multiple
 
     def _groups(self, counts: IntArray, composed: BoolArray) -> Iterator[IntArray]:
-        """Indices of plans that may share a batch: of one padded length, and few enough to bound memory.
+        """Indices of plans that can share a batch: of equal padded length, and few enough to bound memory.
 
-        GroupNorm averages over time, so padding a plan further than necessary would change it.
+        GroupNorm averages over time, so padding a plan more than necessary would change it.
         """
         if len(counts) == 1:
             yield np.array([0])
@@ -128,7 +143,7 @@ class Denoiser:
         pieces = np.where(composed, np.minimum(counts, self.piece_knots), 0)  # knots of a chain's windows
         for P, piece in np.unique(np.stack([padded, pieces], axis=1), axis=0):
             members = np.flatnonzero((padded == P) & (pieces == piece))
-            overlap = 2 if piece else 1  # each knot of a chain lies in two windows
+            overlap = 2 if piece else 1  # each knot of a chain is in two windows
             size = max(KNOTS_PER_BATCH // (int(P) * overlap), 1)
             yield from (members[first : first + size] for first in range(0, len(members), size))
 
@@ -153,7 +168,7 @@ class Denoiser:
         mask = clamp_mask(last, P, width, self.config.clamped_dims(self.spec))
         streams = [Noise(int(seed)) for seed in seeds]
         sampler, steps = self.options.sampler, self.options.steps
-        limit = 1.0 if self.config.frame is None else np.inf  # of a frame's places, which move with the plan
+        limit = 1.0 if self.config.frame is None else np.inf  # for positions in a frame, which move with the plan
         guide = None if cost is None else Guidance.of(cost, self.spec, normalizer, first, limit)
         clean = self._clean(last) if ways is None else self._composed(known, counts, ways)
         tau, kept = sample(clean, self.schedule, known, mask, streams, sampler, steps, last, keep, guide)
@@ -187,7 +202,7 @@ class Denoiser:
         points = np.empty((len(ways), ROUTE_POINTS, len(motion.places)), np.float32)
         for chain, way in enumerate(ways):
             K = int(counts[chain])
-            if chain and way is ways[chain - 1]:  # another candidate for the same start and goal
+            if chain and way is ways[chain - 1]:  # another candidate for the same pair
                 rough[chain, :K], points[chain] = rough[chain - 1, :K], points[chain - 1]
                 continue
             rough[chain, :K] = rough_chain(way, known[chain, 0], K, motion)
@@ -213,7 +228,7 @@ class Denoiser:
         kept: FloatArray | None,
         way: Route | None,
     ) -> Plan:
-        """The plan with its exact ends, which normalising and back had rounded."""
+        """The plan with its exact ends, which normalisation had rounded."""
         last = list(self.spec.goal_dims) if self.config.clamp == "goal" else list(range(self.spec.state_dim))
         states[0] = start
         states[-1, last] = target[last]

@@ -1,14 +1,14 @@
-"""Anybody's planner under our protocols: whatever makes a sequence of states from a start and a goal.
+"""Third-party planners under our protocols: anything that computes a sequence of states from a start and a goal.
 
 A planner is one of these:
 
   an object with   plan_batch(starts, goals, seeds)   (B, d), (B, goal_dim), (B,) -> B plans
-  an object with   plan(start, goal)                  (d,), (goal_dim,) -> a plan; it may take a `seed`, too
-  a function       of start and goal, the same
+  an object with   plan(start, goal)                  (d,), (goal_dim,) -> a plan; may also take `seed`
+  a function       with the same arguments as `plan`
 
-A plan is an (L, d) array of planning states in the environment's units, one control step apart, or a `Plan`. It
-begins at the start; L is the planner's choice. Optional attributes: `name`, `candidates` (how many plans it draws to
-return one) and `describe()`, a dict of settings; all three are recorded with every result.
+A plan is an (L, d) array of planning states in the environment's units, one control step apart, or a `Plan`. It begins
+at the start; the planner chooses L. Optional attributes: `name`, `candidates` (number of plans sampled per returned
+plan) and `describe()`, a dict of settings. All three are recorded with every result.
 """
 
 from __future__ import annotations
@@ -44,37 +44,39 @@ from vhdiffuser.weights.places import find_model
 States = Plan | npt.ArrayLike
 """A plan: (L, d) planning states, or a `Plan`."""
 Numbers = npt.NDArray[Any]
-"""What a planner is given: float32, and int64 for seeds. It may annotate them more loosely or more narrowly."""
+"""Arguments of a planner: float32 arrays, and int64 for seeds. Planners may annotate them differently."""
 FARTHEST = 1.0
-"""How far from its start a plan may begin, in normalised units: half of the data's range. A plan that begins farther
-away is in other units or for another pair; a nearer one is executed as it is, and rows record the gap."""
+"""Maximum distance of a plan's first state from the start, in normalised units (half of the data's range). A plan
+that begins farther away is in other units or for another pair; a nearer one is executed as it is, and rows record
+the gap."""
 
 
 class BatchPlans(Protocol):
     """A planner for many pairs at once."""
 
     def plan_batch(self, starts: Numbers, goals: Numbers, seeds: Numbers) -> Sequence[States]:
-        """(B, d) starts, (B, goal_dim) goals and (B,) seeds -> B plans, in order."""
+        """B plans, in order, for (B, d) starts, (B, goal_dim) goals and (B,) seeds."""
         ...
 
 
 class SinglePlans(Protocol):
-    """A planner for one pair at a time; `plan` may take a keyword `seed`, too."""
+    """A planner for one pair at a time; `plan` may also take a keyword `seed`."""
 
     def plan(self, start: Numbers, goal: Numbers) -> States:
-        """(d,) start and (goal_dim,) goal -> a plan."""
+        """A plan from a (d,) start to a (goal_dim,) goal."""
         ...
 
 
 AnyPlanner = BatchPlans | SinglePlans | Callable[..., States]
-"""What `vhd bench --planner` and `evaluate` take."""
+"""Planners accepted by `vhd bench --planner` and `evaluate`."""
 
 
 class ForeignPlanner:
-    """Anybody's planner as execution and benchmarks use it: its plans are checked, its exceptions reported."""
+    """A third-party planner with the interface of execution and benchmarks: plans are validated, exceptions
+    reported."""
 
     def __init__(self, planner: AnyPlanner, environment: Environment, *, name: str = "", reference: str = "") -> None:
-        """`name` is for a planner without a name of its own; `reference` is where it came from."""
+        """`name` is used if the planner has none; `reference` says where it came from."""
         self._make = _batch_of(planner)
         own = getattr(planner, "name", "") or name or getattr(planner, "__name__", type(planner).__name__).strip("<>")
         self.name = checked_name("planner", own)
@@ -85,67 +87,70 @@ class ForeignPlanner:
 
     @property
     def motion(self) -> FastestMotion | None:
-        """The data's maximum speed and acceleration, where a planner of ours ships for the environment."""
+        """The data's maximum speed and acceleration, if a planner of ours ships for the environment."""
         header = _shipped_header(self.environment)
         return None if header is None else FastestMotion.from_notes(header.notes)
 
     @property
     def spec(self) -> EnvSpec:
-        """The environment's."""
+        """The environment's spec."""
         return self.environment.spec
 
     def describe(self) -> dict[str, Any]:
-        """What results record: where it came from, a digest of that file, and its own settings."""
+        """What results record: origin, digest of the source file, and the planner's settings."""
         return {"reference": self.reference, "sha256": self.digest, **self._settings}
 
     def predict_lengths(self, starts: FloatArray, goals: FloatArray) -> None:
-        """None: it chooses the length of each plan itself."""
+        """None: the planner chooses the length of each plan."""
 
     def plan_batch(
         self, starts: FloatArray, goals: FloatArray, lengths: IntArray | None = None, *, seeds: IntArray
     ) -> list[Plan]:
-        """Its plans, each checked: numbers of the right shape, finite, and not from somewhere else."""
+        """The planner's plans, validated: finite numbers of the right shape, beginning near the start."""
         if lengths is not None:
             raise VhdError(f"planner '{self.name}' chooses the length of its plans itself.")
         with foreign_code(f"planner '{self.name}'"):
             made = self._make(np.array(starts), np.array(goals), np.array(seeds))
         if not isinstance(made, list | tuple | np.ndarray) or len(made) != len(starts):
             got = f"{len(made)} of them" if isinstance(made, list | tuple | np.ndarray) else shown(made)
-            raise VhdError(f"planner '{self.name}': plan_batch must return a list of {len(starts)} plans, got {got}.")
+            raise VhdError(f"planner '{self.name}': plan_batch must return a list of {len(starts)} plans; got {got}.")
         return [self._checked(*item) for item in zip(made, starts, goals, strict=True)]
 
     def _checked(self, made: States, start: FloatArray, goal: FloatArray) -> Plan:
         spec = self.spec
-        says = f"planner '{self.name}': a plan is an (L, {spec.state_dim}) array of {', '.join(spec.state_names)}"
+        says = f"planner '{self.name}': a plan must be an (L, {spec.state_dim}) array of {', '.join(spec.state_names)}"
         if made is None:
-            raise VhdError(f"{says}, got None. If there is no way, return one that stays: np.stack([start, start]).")
+            raise VhdError(
+                f"{says}; got None. If there is no path, return a plan that stays: np.stack([start, start])."
+            )
         try:
             states = np.asarray(made.states if isinstance(made, Plan) else made, np.float32)
         except (TypeError, ValueError):
             raise VhdError(f"{says}, got {shown(made)}.") from None
         if states.ndim != 2 or states.shape[1] != spec.state_dim:
-            hint = " Positions alone do not say how fast to move." if states.shape[1:] == (spec.goal_dim,) else ""
-            raise VhdError(f"{says}, got shape {states.shape}.{hint}")
+            hint = " Positions alone do not define the speed." if states.shape[1:] == (spec.goal_dim,) else ""
+            raise VhdError(f"{says}; got shape {states.shape}.{hint}")
         if not 2 <= len(states) <= LONGEST:
-            raise VhdError(f"{says} with 2 to {LONGEST} states, got {len(states)}.")
+            raise VhdError(f"{says} with 2 to {LONGEST} states; got {len(states)}.")
         if not np.isfinite(states).all():
             row = int((~np.isfinite(states).all(axis=1)).argmax())
-            raise VhdError(f"{says}, finite; state {row} of {len(states)} is {states[row].tolist()}.")
+            raise VhdError(f"{says} of finite numbers; state {row} of {len(states)} is {states[row].tolist()}.")
         gap = float(goal_distance(spec, self.normalizer.scale, states[0], spec.goal_of(start)))
         if gap > FARTHEST:
             raise VhdError(
-                f"{says}, and begins at the start. This one begins at {states[0].tolist()}, and the start is "
+                f"{says} that begins at the start. This one begins at {states[0].tolist()}, but the start is "
                 f"{np.asarray(start).tolist()}. Is it in the environment's units, and for this pair?"
             )
         return Plan(states, np.asarray(goal, np.float32), spec=spec)
 
 
 def foreign_planner(planner: AnyPlanner | str, env: Environment | str) -> ForeignPlanner:
-    """Anybody's planner, for `evaluate`, `execute`, `Agent` and the benchmark.
+    """Wrap a third-party planner for `evaluate`, `execute`, `Agent` and the benchmark.
 
-    `planner` is an object with `plan_batch(starts, goals, seeds)` or `plan(start, goal)`, a function of start and
-    goal, or a reference to one: `my_planner.py:MyPlanner`, `my_package.planners:make`. What a reference names may also
-    be a class, or a function of at most one argument, that makes the planner; the argument is the `Environment`.
+    `planner` is an object with `plan_batch(starts, goals, seeds)` or `plan(start, goal)`, a function of start and goal,
+    or a reference to one: `my_planner.py:MyPlanner`, `my_package.planners:make`. A reference may also name a class, or
+    a function of at most one argument (the `Environment`), that creates the planner. Raises `VhdError` if it is not a
+    planner.
 
     >>> straight = foreign_planner(lambda start, goal: np.linspace(start, [*goal, 0, 0], 100), "maze2d-umaze")
     >>> straight.plan_batch([[1, 1, 0, 0]], [[2, 1]], seeds=[0])[0].length
@@ -157,20 +162,20 @@ def foreign_planner(planner: AnyPlanner | str, env: Environment | str) -> Foreig
     place, _, attribute = planner.rpartition(":")
     value = load_attribute("planner", planner)
     made = _made(value, planner, environment)
-    # The folder of a file is not recorded: it is the same planner wherever it lies.
+    # A file's folder is not recorded: it is the same planner wherever it is stored.
     reference = f"{Path(place).name if place.endswith('.py') else place}:{attribute}"
     return ForeignPlanner(made, environment, name=attribute, reference=reference)
 
 
 def success_normalizer(environment: Environment) -> Normalizer:
-    """The normaliser in whose units success is decided: the shipped planner's, or else that of the data."""
+    """The normaliser in which success is evaluated: the shipped planner's or, without one, the data's."""
     header = _shipped_header(environment)
     if header is not None:
         return Normalizer.from_json(header.normalizer)
     if not dataset_path(environment.name).is_file():
         raise DataError(
-            f"{environment.name}: success is decided in units of the data's range, and there is no data. Get it with "
-            f"`vhd data get {environment.name}` or `vhd data import {environment.name}`."
+            f"{environment.name}: success is evaluated relative to the data's range, but there is no data. Get "
+            f"it with `vhd data get {environment.name}` or `vhd data import {environment.name}`."
         )
     return load_dataset(environment.name).normalizer()
 
@@ -181,7 +186,7 @@ def _shipped_header(environment: Environment) -> ModelHeader | None:
 
 
 def _made(value: Any, reference: str, environment: Environment) -> Any:
-    """The planner that a reference names, or that the class or function that it names makes."""
+    """The planner named by a reference, or created by the class or function it names."""
     if not callable(value) or (not inspect.isclass(value) and _has_plans(value)):
         return value
     needed = _positional(value)
@@ -189,24 +194,24 @@ def _made(value: Any, reference: str, environment: Environment) -> Any:
         return value  # a function of start and goal
     if len(needed) >= 2:
         raise VhdError(
-            f"planner '{reference}': the class takes {', '.join(needed)}; it must take the Environment only."
+            f"planner '{reference}': the class needs {', '.join(needed)}, but may take the Environment only."
         )
     with foreign_code(f"planner '{reference}'"):
         return value(environment) if needed else value()
 
 
 def _positional(function: Callable[..., Any]) -> list[str]:
-    """Names of the positional parameters that it needs; of one that needs none, its first."""
+    """Names of its required positional parameters or, if none are required, of the first one."""
     try:
         parameters = list(inspect.signature(function).parameters.values())
-    except (TypeError, ValueError):  # some builtins do not tell
+    except (TypeError, ValueError):  # some builtins have no signature
         return ["start", "goal"]
     own = [item for item in parameters if item.kind in (item.POSITIONAL_ONLY, item.POSITIONAL_OR_KEYWORD)]
     return [item.name for item in own if item.default is item.empty] or [item.name for item in own[:1]]
 
 
 def is_planner(planner: object) -> bool:
-    """Whether it has one of the ways to plan."""
+    """Whether it has one of the planning interfaces."""
     return not inspect.isclass(planner) and (callable(planner) or _has_plans(planner))
 
 
@@ -215,16 +220,16 @@ def _has_plans(planner: object) -> bool:
 
 
 def _batch_of(planner: Any) -> Callable[[FloatArray, FloatArray, IntArray], Any]:
-    """(starts, goals, seeds) -> plans, by the first of its ways to plan."""
+    """(starts, goals, seeds) -> plans, by the first planning interface it has."""
     if inspect.isclass(planner):
-        raise VhdError(f"{planner.__name__} is a class: give a planner that it makes, {planner.__name__}(...).")
+        raise VhdError(f"{planner.__name__} is a class: pass an instance, {planner.__name__}(...).")
     if callable(batch := getattr(planner, "plan_batch", None)):
         return lambda starts, goals, seeds: batch(starts, goals, seeds=seeds)
     plan = getattr(planner, "plan", planner)
     if not callable(plan):
         raise VhdError(
-            f"a planner has a method plan_batch(starts, goals, seeds) or plan(start, goal), or is a function of start "
-            f"and goal; got {shown(planner)}."
+            "a planner needs a method plan_batch(starts, goals, seeds) or plan(start, goal), or must be a "
+            f"function of start and goal; got {shown(planner)}."
         )
     return partial(_one_by_one, plan, _takes_seed(plan))
 
@@ -246,7 +251,7 @@ def _one_by_one(
 
 
 def _source_digest(planner: Any) -> str:
-    """SHA-256 of the file that defines it; empty where there is none, as in a notebook."""
+    """SHA-256 of the file that defines it; empty if there is none, as in a notebook."""
     try:
         file = inspect.getsourcefile(planner if inspect.isroutine(planner) else type(planner))
     except TypeError:
@@ -255,7 +260,7 @@ def _source_digest(planner: Any) -> str:
 
 
 def _settings_of(planner: Any, name: str) -> dict[str, Any]:
-    """What its `describe` returns, under `settings`."""
+    """The result of `describe`, under `settings`."""
     describe = getattr(planner, "describe", None)
     if not callable(describe):
         return {}
@@ -266,5 +271,5 @@ def _settings_of(planner: Any, name: str) -> dict[str, Any]:
     except (TypeError, ValueError) as error:
         raise VhdError(f"planner '{name}': describe() must return a dict of plain values ({error}).") from None
     if not isinstance(whole, dict):
-        raise VhdError(f"planner '{name}': describe() must return a dict, got {shown(settings)}.")
+        raise VhdError(f"planner '{name}': describe() must return a dict; got {shown(settings)}.")
     return {"settings": whole}

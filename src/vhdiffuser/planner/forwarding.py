@@ -1,4 +1,4 @@
-"""Wrappers around a planner that change what happens when an execution asks for plans."""
+"""Wrappers around a planner that change how executions plan."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from vhdiffuser.types import BoolArray, EnvSpec, FloatArray, IntArray
 
 @dataclass(frozen=True)
 class ForwardingPlanner:
-    """Plans as `planner` does; a subclass changes `plan_batch`."""
+    """Forwards everything to `planner`; a subclass changes `plan_batch`."""
 
     planner: Planner
     """The wrapped planner."""
@@ -43,13 +43,17 @@ class ForwardingPlanner:
     def replan_batch(
         self, plans: Sequence[Plan], starts: FloatArray, goals: FloatArray, *, seeds: IntArray
     ) -> list[Plan]:
-        """B plans, in order, that keep what is left of older ones."""
+        """B plans, in order, that keep the remainders of older ones."""
         return self.planner.replan_batch(plans, starts, goals, seeds=seeds)
+
+    def warm_up(self) -> None:
+        """Prepare everything that plans of any length need."""
+        self.planner.warm_up()
 
 
 @dataclass(frozen=True)
 class KeepsDenoising(ForwardingPlanner):
-    """A planner whose plans keep their denoising, also during an execution."""
+    """A planner whose plans keep their denoising, even during an execution."""
 
     def plan_batch(
         self, starts: FloatArray, goals: FloatArray, lengths: IntArray | None = None, *, seeds: IntArray
@@ -60,13 +64,13 @@ class KeepsDenoising(ForwardingPlanner):
 
 @dataclass(frozen=True)
 class BeginsWith(ForwardingPlanner):
-    """A planner whose executions begin with a plan already made, such as one for a deadline; replans are its own."""
+    """A planner whose executions begin with a given plan, e.g. one for a deadline; replans are its own."""
 
     plan: Plan
-    """The plan. Executions must start at its first state."""
+    """The given plan. Executions must start at its first state."""
 
     def predict_lengths(self, starts: FloatArray, goals: FloatArray) -> IntArray:
-        """(B,) L_hat; the plan's own where it begins."""
+        """(B,) L_hat; the given plan's length where it applies."""
         lengths = np.asarray(self.planner.predict_lengths(starts, goals))
         return np.where(self._begins(starts), self.plan.length, lengths)
 

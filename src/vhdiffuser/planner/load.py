@@ -24,11 +24,11 @@ def load_planner(
     device: str = "cpu",
     **options: Unpack[OptionChanges],
 ) -> Planner:
-    """The variable-horizon planner of an environment, ready to plan: a shortcut to `Planner.from_pretrained`.
+    """Load the variable-horizon planner of an environment; a shortcut to `Planner.from_pretrained`.
 
-    `name` is an environment with shipped weights (`vhd models` lists them), an environment that you have trained with
-    `source="trained"`, a folder of weights, or a repository `OWNER/NAME` of the Hugging Face Hub. `options` are those
-    of `Planner.with_options`: sampler, steps, gamma, smoothing, stretch, candidates, piece, tube, risk.
+    `name` is an environment with shipped weights (`vhd models` lists them), one that you have trained (with
+    `source="trained"`), a folder of weights, or a repository `OWNER/NAME` on the Hugging Face Hub. `options` are those
+    of `Planner.with_options`: sampler, steps, gamma, smoothing, stretch, candidates, piece, tube, retime, risk.
 
     >>> planner = load_planner("maze2d-large", candidates=4)         # doctest: +SKIP
     >>> plan = planner.plan(start=[1, 1, 0, 0], goal=[7, 9])         # doctest: +SKIP

@@ -1,4 +1,4 @@
-"""A planner from a folder of ONNX models."""
+"""Load a planner from a folder of ONNX models."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from vhdiffuser.weights.onnx_folder import ROUTE, read_checked
 
 
 def load_parts(folder: Path) -> tuple[dict[str, Any], LengthPredictor | None]:
-    """Arguments of `Planner` and its Length Predictor, from a folder whose digests were checked."""
+    """Arguments of `Planner` and its Length Predictor, from a folder with verified digests."""
     content = read_checked(folder)
     spec, config = EnvSpec.from_json(content["spec"]), PlannerConfig.from_json(content["config"])
     arguments = {

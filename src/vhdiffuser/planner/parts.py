@@ -1,12 +1,12 @@
-"""Parts of a composed plan, drawn again along the plan itself while the rest of it is kept.
+"""Parts of a composed plan, resampled along the plan while the rest of it is kept.
 
-Replanning uses it for the way ahead, candidates for pieces that no path explains. A part starts in a given state, ends
-at a state of the plan, and turns into the plan over its last states, so that the two meet smoothly.
+Used by replanning for the path ahead, and by candidates for pieces that no observed path matches. A part starts in a
+given state, ends at a state of the plan, and blends into the plan over its last states.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 from typing import Protocol
@@ -15,48 +15,58 @@ import numpy as np
 
 from vhdiffuser.diffusion.guidance import Cost
 from vhdiffuser.length.route import Route, RouteGraph, evenly
-from vhdiffuser.planner.candidates import StepsPredictor, best_candidates, candidate_seeds, distance_excess
+from vhdiffuser.planner.candidates import (
+    StepsPredictor,
+    best_candidates,
+    candidate_seeds,
+    distance_excess,
+    largest_excess,
+)
 from vhdiffuser.planner.denoising import Denoiser
 from vhdiffuser.trajectories import Plan
 from vhdiffuser.types import BoolArray, FloatArray, IntArray
 
 AHEAD = 1.25
-"""Pieces of a plan that replanning draws anew."""
+"""Number of pieces that replanning resamples."""
 MEETING = 0.5
-"""Pieces over which the new part turns into the plan."""
+"""Number of pieces over which the new part blends into the plan."""
 WARM = 0.5
-"""Share of a planner's reverse steps in replanning, which begins with the plan's own way."""
+"""Fraction of the planner's reverse steps used by replanning, which starts from the plan's own path."""
+ALONE = 8
+"""Number of single resamplings per plan before several are drawn for one piece at once."""
+TOGETHER = 128
+"""Maximum number of draws of one piece at once."""
 LONGER = 2.0
-"""A part is only drawn where predicted distances make it at most so many times as long as in the plan: else the robot
-has left the plan's way, and needs a plan of its own."""
+"""A part is resampled only if predicted distances make it at most this many times as long as in the plan; otherwise the
+robot has left the plan's path and needs a new plan."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """The part of a plan from index `first`, where it begins in another state, to index `stop`."""
+    """The part of a plan from index `first`, with a new start state, to index `stop`."""
 
     plan: Plan
     """The plan."""
     first: int
     """Index of the state that `start` replaces."""
     stop: int
-    """Index of the state at which it ends."""
+    """Index of its last state."""
     start: FloatArray
-    """(d,) its first state."""
+    """(d,) new first state."""
 
     @property
     def target(self) -> FloatArray:
-        """(d,) its last state."""
+        """(d,) last state."""
         return self.plan.states[self.stop]
 
     @property
     def longest(self) -> float:
-        """States to which it may grow."""
+        """Maximum number of states."""
         return LONGER * (self.stop - self.first + 1)
 
     def way(self, denoiser: Denoiser) -> Route:
-        """The plan's route from the start to the part's end, normalised. Along the plan itself, the errors of one
-        replanning would be the next one's route."""
+        """The plan's route from the start to the part's end, normalised. The plan itself is not used as the route,
+        since replanning errors would then accumulate."""
         assert self.plan.route is not None
         spec, normal = denoiser.spec, denoiser.normalizer.select(denoiser.spec.goal_dims)
         ends = normal.normalize(np.stack([spec.goal_of(self.start), spec.goal_of(self.target)]))
@@ -67,10 +77,10 @@ class Part:
         return Route(places, travelled, known=True)
 
     def joined(self, states: FloatArray, meeting: int, before: int = 0) -> Plan:
-        """The plan with this part's new states (n, d), after its states from `before` to the part."""
+        """The plan with this part's new states (n, d), following its states from `before` to the part."""
         count = min(meeting, len(states), self.stop - self.first + 1)
         share = np.linspace(0, 1, count, dtype=np.float32)[:, None]
-        share = share * share * (3 - 2 * share)  # level at both ends
+        share = share * share * (3 - 2 * share)  # zero slope at both ends
         old = self.plan.states[self.stop + 1 - count : self.stop + 1]
         met = (1 - share) * states[len(states) - count :] + share * old
         kept = (self.plan.states[before : self.first], self.plan.states[self.stop + 1 :])
@@ -81,13 +91,13 @@ class Part:
 def draw_parts(
     denoiser: Denoiser, parts: Sequence[Part], routes: Sequence[Route], lengths: IntArray, seeds: IntArray
 ) -> list[FloatArray]:
-    """The states (lengths[i], d) of each part, all drawn together along their normalised routes."""
+    """States (lengths[i], d) of each part, all sampled together along their normalised routes."""
     starts, targets = (np.stack([getattr(part, end) for part in parts]) for end in ("start", "target"))
     return [plan.states for plan in denoiser.draw(starts, targets, lengths, seeds, False, None, routes)]
 
 
 def part_ahead(plan: Plan, state: FloatArray, goal: FloatArray, denoiser: Denoiser) -> Part | None:
-    """The part of a plan ahead of a state (d,); None where nothing would be kept, or the plan is no composed one to
+    """The part of a plan ahead of a state (d,); None if nothing would be kept, or if the plan is not a composed plan to
     this goal (goal_dim,)."""
     ahead = round(AHEAD * denoiser.options.piece)
     if plan.route is None or not np.array_equal(plan.goal, goal) or plan.length <= ahead:
@@ -99,14 +109,14 @@ def part_ahead(plan: Plan, state: FloatArray, goal: FloatArray, denoiser: Denois
 
 
 class LengthsAndPlans(Protocol):
-    """What replanning needs of a planner."""
+    """The interface of a planner that replanning needs."""
 
     def predict_lengths(self, starts: FloatArray, goals: FloatArray) -> IntArray:
         """(B,) L_hat."""
         ...
 
     def plan_batch(self, starts: FloatArray, goals: FloatArray, *, seeds: IntArray) -> list[Plan]:
-        """B plans of their own."""
+        """B new plans."""
         ...
 
 
@@ -118,13 +128,13 @@ def replanned(
     goals: FloatArray,
     seeds: IntArray,
 ) -> list[Plan]:
-    """Plans from states (B, d) to goals (B, goal_dim): the parts ahead drawn anew, the rest kept; where that cannot be,
-    plans of their own."""
+    """Plans from states (B, d) to goals (B, goal_dim): the parts ahead are resampled and the rest kept; if that is not
+    possible, new plans."""
     parts = [part_ahead(plan, state, goal, denoiser) for plan, state, goal in zip(plans, states, goals, strict=True)]
     lengths = np.zeros(len(plans), np.int64)
     if rows := [row for row, part in enumerate(parts) if part is not None]:
         ends = np.stack([denoiser.spec.goal_of(part.target) for part in parts if part is not None])
-        lengths[rows] = planner.predict_lengths(states[rows], ends)  # each part has a horizon of its own
+        lengths[rows] = planner.predict_lengths(states[rows], ends)  # each part has its own horizon
     keeps = np.array([part is not None and part.longest >= L for part, L in zip(parts, lengths, strict=True)])
 
     def ahead(rows: IntArray) -> list[Plan]:
@@ -142,15 +152,15 @@ def replanned(
 def mended(
     denoiser: Denoiser, plans: Sequence[Plan], predictor: StepsPredictor, graph: RouteGraph, seeds: IntArray
 ) -> list[Plan]:
-    """Composed plans with pieces that no path explains drawn again: one piece of each plan, the worst, per round.
+    """Resample pieces of composed plans that no path matches: the worst piece of each plan per round.
 
-    A piece is drawn again, along a route of its own, if it joins two places in fewer steps than the Length Predictor
-    says that any path between them takes; the new one is kept if it is better. seeds (rounds, len(plans)).
+    A piece is resampled, along its own route, if it connects two positions in fewer steps than the Length Predictor
+    predicts for any path; the best new one is kept if it is better. seeds (draws, len(plans)).
     """
     best, spec, piece = list(plans), denoiser.spec, denoiser.options.piece
     normal = denoiser.normalizer.select(spec.goal_dims)
     open_ones = list(range(len(best)))
-    for own_seeds in seeds:
+    for first, stop in rounds(len(seeds)):
         parts: dict[int, tuple[Part, Route]] = {}
         faults: dict[int, float] = {}
         excesses = distance_excess([best[n] for n in open_ones], spec, predictor)
@@ -162,35 +172,48 @@ def mended(
         open_ones = list(parts)
         if not open_ones:
             break
-        chosen, routes = zip(*parts.values(), strict=True)
+        draws = stop - first
+        chosen, routes = zip(*(each for each in parts.values() for _ in range(draws)), strict=True)
         lengths = np.array([part.stop - part.first + 1 for part in chosen])
-        drawn = draw_parts(denoiser, chosen, routes, lengths, own_seeds[open_ones])
+        drawn = draw_parts(denoiser, chosen, routes, lengths, seeds[first:stop, open_ones].T.ravel())
         new = [part.joined(states, round(MEETING * piece)) for part, states in zip(chosen, drawn, strict=True)]
-        for n, plan, (_, excess) in zip(open_ones, new, distance_excess(new, spec, predictor), strict=True):
-            kept = plan if excess.max() < faults[n] else best[n]
-            best[n] = replace(kept, redrawn=best[n].redrawn + 1)
+        left = largest_excess(new, spec, predictor).reshape(-1, draws)
+        for row, n in enumerate(open_ones):
+            draw = int(left[row].argmin())
+            kept = new[row * draws + draw] if left[row, draw] < faults[n] else best[n]
+            best[n] = replace(kept, redrawn=best[n].redrawn + draws)
     return best
+
+
+def rounds(draws: int) -> Iterator[tuple[int, int]]:
+    """Ranges of draws made together: the first few singly, since each may change which piece is worst, then ever more
+    for pieces that stay bad."""
+    first, size = 0, 1
+    while first < draws:
+        size = min(2 * size, TOGETHER) if first >= ALONE else 1
+        yield first, min(first + size, draws)
+        first += size
 
 
 @dataclass(frozen=True)
 class Requests:
-    """The plans to draw: what `Denoiser.draw` takes."""
+    """The plans to sample: arguments of `Denoiser.draw`."""
 
     starts: FloatArray
-    """(B, d)."""
+    """(B, d) starts."""
     targets: FloatArray
-    """(B, d)."""
+    """(B, d) targets."""
     lengths: IntArray
-    """(B,)."""
+    """(B,) lengths."""
     seeds: IntArray
-    """(B,)."""
+    """(B,) seeds."""
     routes: Sequence[Route | None]
     """The routes of composed plans."""
     keep: bool
     """Whether plans keep their denoising."""
 
     def draw(self, denoiser: Denoiser, rows: IntArray, seeds: IntArray, cost: Cost | None) -> list[Plan]:
-        """The plans of some rows, with other seeds."""
+        """Sample the plans of some rows, with other seeds."""
         routes = [self.routes[row] for row in rows]
         ends = self.starts[rows], self.targets[rows]
         return denoiser.draw(*ends, self.lengths[rows], seeds, self.keep, cost, routes)
@@ -204,7 +227,8 @@ def draw_candidates(
     graph: RouteGraph | None,
     cost: Cost | None,
 ) -> list[Plan]:
-    """The best of n candidates for each plan; of a composed plan without a cost, pieces are drawn up to n times."""
+    """The best of n candidates for each plan; for a composed plan without a cost, pieces are resampled up to n
+    times."""
 
     def best(rows: IntArray) -> list[Plan]:
         plans = asked.draw(denoiser, np.repeat(rows, n), candidate_seeds(asked.seeds[rows], n).ravel(), cost)
@@ -220,7 +244,7 @@ def draw_candidates(
 
 
 def part_around(plan: Plan, index: int, piece: int) -> Part:
-    """The part of a plan of about two pieces around an index; it turns into the plan after that piece."""
+    """The part of about two pieces around an index; it blends into the plan after that piece."""
     first = max(min(index - piece // 2, plan.length - 1 - 2 * piece), 0)
     return Part(plan, first, min(first + 2 * piece, plan.length - 1), plan.states[first])
 

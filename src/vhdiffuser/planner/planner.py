@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import copy
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -14,23 +14,22 @@ from vhdiffuser.arguments import as_numbers, as_seed
 from vhdiffuser.data.motion import FastestMotion
 from vhdiffuser.diffusion.config import PlannerConfig
 from vhdiffuser.diffusion.guidance import CostFunction
-from vhdiffuser.diffusion.networks import as_network, unet_network
+from vhdiffuser.diffusion.networks import as_network
 from vhdiffuser.diffusion.options import OptionChanges, PlanningOptions
 from vhdiffuser.diffusion.schedule import Schedule
-from vhdiffuser.errors import DataError, UnknownNameError, VhdError
+from vhdiffuser.errors import UnknownNameError, VhdError
 from vhdiffuser.files import scratch_folder
 from vhdiffuser.length.calibration import Calibration
 from vhdiffuser.length.horizon import plan_lengths
 from vhdiffuser.length.predictor import LengthPredictor
-from vhdiffuser.length.route import Route, RouteGraph
+from vhdiffuser.length.route import RouteGraph
 from vhdiffuser.normalizer import Normalizer
-from vhdiffuser.planner import calibrated
-from vhdiffuser.planner.calibrated import FILE, Arrive, Horizon
+from vhdiffuser.planner import calibrated, pretrained
+from vhdiffuser.planner.calibrated import Arrive, Horizon
 from vhdiffuser.planner.candidates import StepsPredictor
 from vhdiffuser.planner.denoising import Denoiser
 from vhdiffuser.planner.onnx import load_parts
 from vhdiffuser.planner.parts import Requests, draw_candidates, replanned
-from vhdiffuser.planner.pretrained import find_pretrained, headers_of, predictor_models, push_folder, save_folder
 from vhdiffuser.planner.requests import (
     LONGEST,
     Outside,
@@ -41,13 +40,14 @@ from vhdiffuser.planner.requests import (
     checked_seeds,
     checked_starts,
 )
-from vhdiffuser.planner.routing import joined, make_router, position_cost, refuse_too_long
+from vhdiffuser.planner.retiming import quickened
+from vhdiffuser.planner.routing import joined, make_router, position_cost, routes_of
 from vhdiffuser.planner.waypoints import plan_via
 from vhdiffuser.runtime.network import Network
 from vhdiffuser.trajectories import Plan
 from vhdiffuser.types import EnvSpec, FloatArray, IntArray
 from vhdiffuser.weights.folder import check_config
-from vhdiffuser.weights.format import ModelHeader, load_model
+from vhdiffuser.weights.format import ModelHeader
 from vhdiffuser.weights.onnx_folder import is_onnx_folder
 from vhdiffuser.weights.places import Source
 
@@ -75,9 +75,9 @@ class Planner:
         calibration: Calibration | None = None,
         device: torch.device | str = "cpu",
     ) -> None:
-        """`outside` says what happens to a start or goal beyond the data's limits. `lengths` are the shortest and
-        longest plan allowed, (L_min, T_max) by default. `motion` holds the maximum speed and acceleration of the
-        training data, to check plans against. `calibration` (`vhdiffuser.calibrate`) allows a `risk`."""
+        """`outside` defines what happens to a start or goal outside the data's limits. `lengths` are the minimum and
+        maximum plan length, (L_min, T_max) by default. `motion` is the maximum speed and acceleration of the training
+        data, to check plans against. `calibration` (from `vhdiffuser.calibrate`) enables `risk`."""
         self.config, self.spec, self.normalizer = config, spec, normalizer
         self.options = (options or PlanningOptions()).checked_for(config)
         if outside not in get_args(Outside):
@@ -87,8 +87,8 @@ class Planner:
         self.lengths = lengths or (spec.L_min, spec.T_max)
         self.network = as_network(network, config, spec, device)
         self.schedule = Schedule(config.diffusion_steps, config.prediction)
-        self._origin: ModelHeader | None = None  # of the file it was loaded from
-        self._kept: tuple[tuple[Any, ...], Denoiser] | None = None
+        self._origin: ModelHeader | None = None  # header of the file it was loaded from
+        self._kept: Denoiser | None = None
 
     @classmethod
     def load(
@@ -100,28 +100,11 @@ class Planner:
         lengths: tuple[int, int] | None = None,
         device: torch.device | str = "cpu",
     ) -> Self:
-        """A planner from its model file, with the options stored there (`with_options` changes them) and, if there is
-        one beside it, its calibration."""
-        tensors, header = load_model(Path(path), "planner")
-        config, spec = PlannerConfig.from_json(header.config), EnvSpec.from_json(header.spec)
-        try:
-            network = unet_network(tensors, config, spec, device)
-        except DataError as error:
-            raise DataError(f"{path}: its weights do not match its own config ({error}). Train it again.") from error
-        planner = cls(
-            network,
-            config,
-            spec,
-            Normalizer.from_json(header.normalizer),
-            length_predictor,
-            options=PlanningOptions.from_json(header.planning),
-            outside=outside,
-            lengths=lengths,
-            motion=FastestMotion.from_notes(header.notes),
-            calibration=calibrated.read_calibration(Path(path).with_name(FILE)),
-            device=device,
-        )
-        planner._origin = header
+        """Load a planner's model file, with the options stored in it (`with_options` changes them) and, if there is one
+        next to it, its calibration."""
+        arguments, origin = pretrained.planner_parts(Path(path), device)
+        planner = cls(**arguments, length_predictor=length_predictor, outside=outside, lengths=lengths, device=device)
+        planner._origin = origin
         return planner
 
     @classmethod
@@ -136,34 +119,41 @@ class Planner:
         device: torch.device | str = "cpu",
         **options: Unpack[OptionChanges],
     ) -> Self:
-        """A planner with its Length Predictor, ready to plan; `options` are those of `with_options`.
+        """Load a planner with its Length Predictor; `options` are those of `with_options`.
 
-        `name` is a folder (from `save_pretrained`, `vhd models export` or `vhd export onnx`), an environment whose
-        weights ship (`vhd models` lists them), or a repository `OWNER/NAME` of the Hugging Face Hub, which is looked up
-        in the Hub's local cache unless `local_files_only=False` allows a download. With `source="trained"`, `name` is
-        an environment that you trained.
+        `name` is a folder (from `save_pretrained`, `vhd models export` or `vhd export onnx`), an environment with
+        shipped weights (`vhd models` lists them), or a repository `OWNER/NAME` on the Hugging Face Hub, looked up in
+        the Hub's local cache unless `local_files_only=False` allows a download. With `source="trained"`, `name` is an
+        environment that you trained. Raises `DataError` if files are missing or damaged.
+
+        A calibrated planner (`vhd calibrate`) plans at its calibration's risk, 0.01, unless
+        `options` name a risk or a gamma.
 
         >>> planner = Planner.from_pretrained("maze2d-large", candidates=4)      # doctest: +SKIP
         """
         if isinstance(name, str | Path) and is_onnx_folder(Path(name)):
             arguments, predictor = load_parts(Path(name))
-            return cls(**arguments, length_predictor=predictor, outside=outside).with_options(**options)
-        path, length_path, route_path = find_pretrained(name, source, local_files_only, revision)
+            planner = cls(**arguments, length_predictor=predictor, outside=outside).with_options(**options)
+            return planner.with_options(risk=calibrated.default_risk(planner, options))
+        path, length_path, route_path = pretrained.find_pretrained(name, source, local_files_only, revision)
         predictor = None if length_path is None else LengthPredictor.load(length_path, device, routes=route_path)
         planner = cls.load(path, predictor, outside=outside, device=device)
-        check_config(path.parent, headers_of(planner, planner._origin))
-        return planner.with_options(**options)
+        check_config(path.parent, pretrained.headers_of(planner, planner._origin))
+        planner = planner.with_options(**options)
+        return planner.with_options(risk=calibrated.default_risk(planner, options))
 
     def save_pretrained(self, folder: str | Path) -> None:
-        """Write `planner.safetensors`, `length.safetensors`, `route.safetensors` (where there is a route graph),
-        `calibration.json` (where there is one), `config.json` and a model card to a folder.
+        """Write `planner.safetensors`, `length.safetensors`, `route.safetensors` and `calibration.json` (if present),
+        `config.json` and a model card to a folder.
 
-        `from_pretrained(folder)` then makes the same plans, bit for bit, with the same options. An existing README.md
-        is kept.
+        `from_pretrained(folder)` then makes bitwise identical plans with the same options. An existing README.md is
+        kept.
         """
-        header = headers_of(self, self._origin)["planner"]
-        models = {"planner": (self.network.tensors, header), **predictor_models(self.length_predictor)}
-        save_folder(Path(folder), models)
+        header = pretrained.headers_of(self, self._origin)["planner"]
+        models = {"planner": (self.network.tensors, header), **pretrained.predictor_models(self.length_predictor)}
+        pretrained.save_folder(Path(folder), models)
+        if isinstance(self.length_predictor, LengthPredictor) and self.length_predictor.routes is not None:
+            self.length_predictor.routes.save_table(Path(folder) / "route.safetensors")
         calibrated.save_calibration(Path(folder), self.calibration)
 
     def push_to_hub(self, repo_id: str, *, private: bool = False, commit_message: str = "Upload planner") -> str:
@@ -173,15 +163,16 @@ class Planner:
         """
         with scratch_folder() as folder:
             self.save_pretrained(folder)
-            return push_folder(repo_id, folder, private, commit_message)
+            return pretrained.push_folder(repo_id, folder, private, commit_message)
 
     @property
     def saved_options(self) -> PlanningOptions | None:
-        """The options in the file that it was loaded from; None where it was made in memory."""
+        """Options in the file that it was loaded from; None if it was created in memory."""
         return None if self._origin is None else PlanningOptions.from_json(self._origin.planning)
 
     def with_options(self, **changes: Unpack[OptionChanges]) -> Self:
-        """The same planner with other options; network and Length Predictor are shared. None means no change.
+        """Return the same planner with other options; network and Length Predictor are shared. None means no change.
+        Raises `VhdError` for invalid options.
 
         >>> planner.with_options(candidates=8, sampler="ddpm", steps=64)     # doctest: +SKIP
         """
@@ -203,30 +194,34 @@ class Planner:
         seed: int = 0,
         keep_denoising: bool = False,
     ) -> Plan:
-        """One plan of exactly `length` states (by default the predicted L_hat) from start (d,) to goal.
+        """Plan from start (d,) to goal, with exactly `length` states (default: the predicted L_hat).
 
-        The goal is given as goal dimensions (goal_dim,) or as a full planning state (d,).
+        The goal is given as goal dimensions (goal_dim,) or as a full planning state (d,). The same `seed` gives the
+        same plan; `keep_denoising` stores the intermediate knots in the plan.
 
-        With a calibration (`vhd calibrate`), `risk=0.05` takes the shortest length at which this system arrives with
-        probability 0.95. `deadline` is the control step by which it must arrive with that risk (default 0.05), or with
-        `arrive="at"` the one at which it arrives; a `DeadlineError` has the number of steps that would do.
+        With a calibration (`vhd calibrate`), `risk=0.05` uses the shortest length at which the system arrives with
+        probability 0.95. `deadline` is the control step by which it must arrive with that risk (default 0.05) or, with
+        `arrive="at"`, exactly at which it arrives. If that is not possible, raises `DeadlineError` with the number of
+        steps needed.
 
-        `via` are waypoints (n, goal_dim) that the plan passes through, in order. Each leg is planned on its own, with
-        its own predicted length (or its share of `length`), so the whole may be longer than T_max. To track such a plan
-        to its end, even if it passes the goal on the way to a waypoint, use `ExecutionRule(stop_at_hit=False)`.
+        `via` are waypoints (n, goal_dim) to pass through, in order. Each leg is planned separately, with its own
+        predicted length (or its share of `length`), so the whole plan may exceed T_max. To track such a plan to its
+        end, even if it passes the goal on the way to a waypoint, use `ExecutionRule(stop_at_hit=False)`.
 
-        `avoid` are boxes (n, 2, goal_dim) of lower and upper corners, or a function of positions by torch operations
+        `avoid` are boxes (n, 2, goal_dim) of lower and upper corners, or a function of positions in torch operations
         (`vhdiffuser.diffusion.guidance.CostFunction`). With a route graph (`vhd train route`) the plan follows a route
-        around them, with the length that the detour needs; sampling is guided away from them, and the finished plan is
-        pushed out. Walls are not known to the push, so there is no guarantee: check the plan, and draw several
-        candidates (`with_options`); the one that intrudes least is returned.
+        around them, lengthened by the detour; sampling is guided away from them, and the finished plan is pushed out.
+        The push ignores walls, so there is no guarantee: check the plan, and use several candidates (`with_options`),
+        of which the one that intrudes least is returned.
         """
         planner = self if risk is None else self.with_options(risk=risk)
         start, goal = as_numbers("a start", start), as_numbers("a goal", goal)
         seed = as_seed(seed)
         if deadline is not None:
             if length is not None or via is not None or avoid is not None:
-                raise RequestError("a deadline sets the length, and knows no waypoints or regions: give it alone.")
+                raise RequestError(
+                    "a deadline cannot be combined with a length, waypoints or regions to avoid: pass it alone."
+                )
             return calibrated.plan_until(planner, start, goal, deadline, arrive, seed, keep_denoising)
 
         def plan_leg(start: FloatArray, goal: FloatArray, length: int | None, seed: int) -> Plan:
@@ -249,39 +244,40 @@ class Planner:
         seeds: Sequence[int] | IntArray | int = 0,
         keep_denoising: bool = False,
     ) -> list[Plan]:
-        """Plans for (B, d) starts and (B, goal_dim or d) goals, in order, each of its own length.
+        """Plan for (B, d) starts and (B, goal_dim or d) goals; returns B plans in order, each with its own length.
 
-        Plans that the network pads to the same length are denoised together, in batches of bounded size; plans are
-        independent of the batch they are computed in. One integer for `seeds` means it, the next one, and so on.
-        Of several candidates, the one that least violates predicted distances is returned. `avoid` as in `plan`.
+        Plans of equal padded length are denoised together, in batches of bounded size; plans are independent of the
+        batch they are computed in. A single integer for `seeds` means consecutive seeds from there. Of several
+        candidates, the one that least violates predicted distances is returned. `avoid` as in `plan`.
         """
         origins = checked_starts(self.spec, starts)  # (B, d)
         targets = checked_goals(self.spec, goals, self.config.clamp, len(origins))  # (B, d)
         check_inside(self.spec, self.normalizer, origins, targets, self.config.clamp, self.outside)
         cost = None if avoid is None else position_cost(avoid, self.spec, self.normalizer)
         router = None if self._routes is None else make_router(self._routes, self.spec, self.normalizer, avoid)
+        whole = self.config.clamp == "state" and np.shape(goals)[1] == self.spec.state_dim
+        ends = targets if whole else self.spec.goal_of(targets)
         if lengths is None:
-            whole = self.config.clamp == "state" and np.shape(goals)[1] == self.spec.state_dim
-            ends = targets if whole else self.spec.goal_of(targets)
             lengths = self.predict_lengths(origins, ends)
             if router is not None and avoid is not None:
-                margin = self._margin(self.predict_steps(origins, ends))
+                margin = self._margin(origins, ends, self.predict_steps(origins, ends))
                 lengths = lengths + np.ceil(margin * router.detours(origins, targets)).astype(np.int64)
         allowed = self.lengths if router is None else (self.lengths[0], max(self.lengths[1], LONGEST))
         lengths = checked_lengths(lengths, len(origins), allowed, self.config.horizon)  # (B,)
+        drawn = lengths
+        if self.options.retime is not None and self.length_predictor is not None:
+            at_data_pace = self.with_options(gamma=self.options.retime).predict_lengths(origins, ends)
+            drawn = np.maximum(lengths, at_data_pace)
         seeds = checked_seeds(seeds, len(origins))  # (B,)
         denoiser = self._denoiser()
-        routes: list[Route | None] = [None] * len(origins)
-        if router is not None:
-            long = lengths > self.options.piece
-            long &= np.array([denoiser.knot_count(L) for L in lengths.tolist()], np.int64) > denoiser.piece_knots
-            routes = router.routes(origins, targets, long)
-            refuse_too_long(lengths, routes, self.lengths[1])
+        routes = routes_of(router, denoiser, origins, targets, drawn, self.lengths[1])
         n = self.options.candidates
         if n == 1 or not len(origins):
-            return denoiser.draw(origins, targets, lengths, seeds, keep_denoising, cost, routes)
-        asked = Requests(origins, targets, lengths, seeds, routes, keep_denoising)
-        return draw_candidates(denoiser, asked, n, self.length_predictor, self._routes, cost)
+            plans = denoiser.draw(origins, targets, drawn, seeds, keep_denoising, cost, routes)
+        else:
+            asked = Requests(origins, targets, drawn, seeds, routes, keep_denoising)
+            plans = draw_candidates(denoiser, asked, n, self.length_predictor, self._routes, cost)
+        return quickened(plans, lengths, self.motion, self.config.clamp)
 
     def replan_batch(
         self,
@@ -291,11 +287,11 @@ class Planner:
         *,
         seeds: Sequence[int] | IntArray | int = 0,
     ) -> list[Plan]:
-        """New plans from (B, d) starts, which keep what is left of composed plans beyond the pieces ahead.
+        """New plans from (B, d) starts that keep the remainders of composed plans beyond the pieces ahead.
 
-        The pieces ahead are drawn anew along the plan, with a predicted length, and turn into the rest of it. A robot
-        that has left the way of its plan, a plan with little left, one that was drawn whole, or one to another goal
-        gets a plan of its own, as by `plan_batch`.
+        The pieces ahead are resampled along the plan, with a predicted length, and blend into the rest of it. A new
+        plan is made, as by `plan_batch`, if the robot has left its plan's route, or the plan is almost over, in one
+        piece, or to another goal.
         """
         origins = checked_starts(self.spec, starts)  # (B, d)
         places = self.spec.goal_of(checked_goals(self.spec, goals, "goal", len(origins)))  # (B, goal_dim)
@@ -304,29 +300,29 @@ class Planner:
             return self.plan_batch(origins, goals, seeds=seeds)
         return replanned(self, self._denoiser(), plans, origins, places, seeds)
 
+    def warm_up(self) -> None:
+        """Prepare everything that plans of any length need, so that the first ones are not slow."""
+        self._denoiser().warm_up()
+
     @property
     def _routes(self) -> RouteGraph | None:
-        """The route graph for composing long plans; None if every plan is sampled whole."""
+        """The route graph for composing long plans; None if plans are sampled in one piece."""
         if not self.options.piece or self.config.horizon is not None:
             return None
         return getattr(self.length_predictor, "routes", None)
 
     def _denoiser(self) -> Denoiser:
-        """Made once for the planner's present parts; it keeps what it has computed from them."""
+        """Cached for the planner's current parts, with everything it has computed from them."""
         graph = self._routes
         tube = None if graph is None else self.options.tube * graph.radius
         parts = (self.network, self.schedule, self.config, self.spec, self.normalizer, self.options)
         kept = self._kept
-        if (
-            kept is None
-            or kept[1].tube != tube
-            or any(part is not own for part, own in zip(parts, kept[0], strict=True))
-        ):
-            self._kept = kept = (parts, Denoiser(*parts, tube=tube))
-        return kept[1]
+        if kept is None or not kept.has(*parts, tube=tube):
+            self._kept = kept = Denoiser(*parts, tube=tube)
+        return kept
 
     def predict_steps(self, starts: npt.ArrayLike, goals: npt.ArrayLike) -> FloatArray:
-        """(B,) shortest-step distances f_theta(s, g) T_max of (B, d) starts and (B, goal_dim) goals."""
+        """(B,) shortest-step distances f_theta(s, g) T_max for (B, d) starts and (B, goal_dim) goals."""
         if self.length_predictor is None:
             raise VhdError(
                 "distances need a Length Predictor: create the planner with a length_predictor (`vhd train length`)."
@@ -336,7 +332,7 @@ class Planner:
     def predict_lengths(self, starts: npt.ArrayLike, goals: npt.ArrayLike) -> IntArray:
         """(B,) L_hat = clip(gamma (f_theta(s, g) T_max + 1), L_min, T_max): Algorithm 2, line 1.
 
-        With a `risk`, gamma is the calibrated margin that keeps it. T_max is no limit where plans are composed of
+        With a `risk`, gamma is the calibrated margin that meets it. T_max does not apply if plans are composed of
         pieces (`PlanningOptions.piece`) and a route is known. A fixed-horizon planner without a Length Predictor plans
         at its horizon.
         """
@@ -344,22 +340,23 @@ class Planner:
             steps = self.length_predictor.predict_steps(starts, goals)  # (B,)
             graph = self._routes
             unlimited = graph is not None and joined(graph, self.spec, self.normalizer, starts, goals)
-            return plan_lengths(steps, self.spec, self._margin(steps), unlimited)
+            margin = self._margin(np.asarray(starts), np.asarray(goals), steps)
+            return plan_lengths(steps, self.spec, margin, unlimited)
         if self.config.horizon is not None:
             return np.full(len(np.asarray(starts)), self.config.horizon)
         raise VhdError(
-            "no length: give `length` (states of the plan), or create the planner with a length_predictor "
-            "(`vhd train length`)."
+            "no length: pass `length` (number of states), or create the planner with a length_predictor (`vhd "
+            "train length`)."
         )
 
-    def _margin(self, steps: FloatArray) -> FloatArray | float:
-        """What predicted lengths are multiplied by: gamma, or for each of (B,) steps what keeps the risk."""
+    def _margin(self, starts: FloatArray, goals: FloatArray, steps: FloatArray) -> FloatArray | float:
+        """What predicted lengths are multiplied by: gamma, or for each of (B,) pairs what keeps the risk."""
         risk = self.options.risk
-        return self.options.gamma if risk is None else calibrated.risk_margins(self, steps, risk)
+        return self.options.gamma if risk is None else calibrated.risk_margins(self, starts, goals, steps, risk)
 
     def horizon(self, start: npt.ArrayLike, goal: npt.ArrayLike, length: int | None = None) -> Horizon:
-        """How long the plan from start (d,) to goal would be, how likely it is to arrive within its length, and when.
+        """Length of the plan from start (d,) to goal, probability of arriving within it, and time of arrival.
 
-        Of a plan of `length` states, if given. Without a calibration only the length is known.
+        For a plan of `length` states, if given. Without a calibration only the length is known.
         """
         return calibrated.horizon(self, start, goal, length)

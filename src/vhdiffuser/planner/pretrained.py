@@ -1,4 +1,4 @@
-"""Planners in folders and on the Hugging Face Hub. Offline unless told otherwise."""
+"""Planners in folders and on the Hugging Face Hub. No network access unless allowed."""
 
 from __future__ import annotations
 
@@ -6,19 +6,27 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from vhdiffuser.arguments import shown
+from vhdiffuser.data.motion import FastestMotion
+from vhdiffuser.diffusion.config import PlannerConfig
+from vhdiffuser.diffusion.networks import unet_network
+from vhdiffuser.diffusion.options import PlanningOptions
 from vhdiffuser.errors import DataError, UnknownNameError, VhdError, needs_extra
 from vhdiffuser.files import atomic_path
 from vhdiffuser.length.predictor import LengthPredictor
-from vhdiffuser.planner.calibrated import FILE
+from vhdiffuser.normalizer import Normalizer
+from vhdiffuser.planner.calibrated import FILE, read_calibration
 from vhdiffuser.planner.candidates import StepsPredictor
+from vhdiffuser.types import EnvSpec
 from vhdiffuser.weights.folder import CARD, CONFIG, front_matter, read_config, write_folder
-from vhdiffuser.weights.format import ModelHeader, Tensors
+from vhdiffuser.weights.format import ModelHeader, Tensors, load_model
 from vhdiffuser.weights.places import Source, find_model, shipped_environments
 
 if TYPE_CHECKING:
+    import torch
+
     from vhdiffuser.planner.planner import Planner
 
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
@@ -27,15 +35,17 @@ HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 def find_pretrained(
     name: str | Path, source: Source, local_files_only: bool, revision: str | None
 ) -> tuple[Path, Path | None, Path | None]:
-    """The model files of the planner, its Length Predictor and its route graph; None for what is missing."""
+    """Model files of the planner, its Length Predictor and its route graph; None for those missing."""
     if not isinstance(name, str | Path):
-        raise VhdError(f"a planner is given by a name or a folder, got {shown(name)}.")
+        raise VhdError(f"a planner is given by a name or a folder; got {shown(name)}.")
     folder = Path(name)
-    # A folder that merely has the name of an environment (of results, say) is not meant.
+    # Ignore a folder that merely has the name of an environment (results, for example).
     if not ((folder / "planner.safetensors").is_file() or (isinstance(name, Path) and folder.is_dir())):
         known = shipped_environments()
         if source == "shipped" and str(name) not in known and HUB_ID.fullmatch(str(name)) is None:
-            source = "trained" if _is_trained(str(name)) else source  # without shipped weights it can only be that
+            source = (
+                "trained" if _is_trained(str(name)) else source
+            )  # without shipped weights, they must have been trained
         if source != "shipped" or str(name) in known:
             path = find_model(str(name), "planner", source)
             if not path.is_file():
@@ -56,6 +66,25 @@ def find_pretrained(
     return folder / "planner.safetensors", folder / "length.safetensors", route if route.is_file() else None
 
 
+def planner_parts(path: Path, device: torch.device | str) -> tuple[dict[str, Any], ModelHeader]:
+    """The arguments of `Planner` in a model file, with the calibration next to it if there is one, and its header."""
+    tensors, header = load_model(path, "planner")
+    config, spec = PlannerConfig.from_json(header.config), EnvSpec.from_json(header.spec)
+    try:
+        network = unet_network(tensors, config, spec, device)
+    except DataError as error:
+        raise DataError(f"{path}: its weights do not match its own config ({error}). Train it again.") from error
+    return {
+        "network": network,
+        "config": config,
+        "spec": spec,
+        "normalizer": Normalizer.from_json(header.normalizer),
+        "options": PlanningOptions.from_json(header.planning),
+        "motion": FastestMotion.from_notes(header.notes),
+        "calibration": read_calibration(path.with_name(FILE)),
+    }, header
+
+
 def _is_trained(name: str) -> bool:
     try:
         return find_model(name, "planner", "trained").is_file()
@@ -64,11 +93,11 @@ def _is_trained(name: str) -> bool:
 
 
 def _from_hub(repo_id: str, local_files_only: bool, revision: str | None) -> Path:
-    """The repository's folder in the Hub's local cache, updated first if the network may be used."""
+    """The repository's folder in the Hub's local cache, updated first if downloads are allowed."""
     with needs_extra("hub", f"loading '{repo_id}' (no folder of weights here) from the Hugging Face Hub"):
         from huggingface_hub import snapshot_download
         from huggingface_hub.errors import HfHubHTTPError
-    files = ["*.safetensors", CONFIG, CARD, FILE]
+    files = ["*.safetensors", "*.table.npz", CONFIG, CARD, FILE]
     try:
         return Path(
             snapshot_download(repo_id, revision=revision, local_files_only=local_files_only, allow_patterns=files)
@@ -79,13 +108,13 @@ def _from_hub(repo_id: str, local_files_only: bool, revision: str | None) -> Pat
                 f"'{repo_id}' is neither a folder with planner.safetensors nor in the local Hugging Face cache. "
                 "Pass local_files_only=False to download it."
             ) from error
-        raise DataError(f"'{repo_id}' could not be downloaded from the Hugging Face Hub: {error}") from error
+        raise DataError(f"'{repo_id}' cannot be downloaded from the Hugging Face Hub: {error}") from error
 
 
 def headers_of(planner: Planner, origin: ModelHeader | None) -> dict[str, ModelHeader]:
-    """The current header of a planner's model file, and that of its Length Predictor if it is a `LengthPredictor`.
+    """Current headers of a planner's model file and of its Length Predictor, if that is a `LengthPredictor`.
 
-    `origin` is the header of the file that it was loaded from.
+    `origin` is the header of the file it was loaded from.
     """
     notes = planner.motion.to_notes() if planner.motion else {}
     header = replace(
@@ -100,12 +129,12 @@ def headers_of(planner: Planner, origin: ModelHeader | None) -> dict[str, ModelH
 
 
 def predictor_models(predictor: StepsPredictor | None) -> dict[str, tuple[Tensors, ModelHeader]]:
-    """The model files of a planner's Length Predictor: itself, and its route graph or landmarks if it has them."""
+    """Model files of a planner's Length Predictor: itself, and its route graph or landmarks if present."""
     if predictor is None:
         return {}
     if not isinstance(predictor, LengthPredictor):
         raise VhdError(
-            f"a {type(predictor).__name__} cannot be saved: only a vhdiffuser.LengthPredictor can. Set "
+            f"a {type(predictor).__name__} cannot be saved; only a vhdiffuser.LengthPredictor can. Set "
             "planner.length_predictor to one, or to None to save the planner alone."
         )
     header = predictor.header()
@@ -118,7 +147,7 @@ def predictor_models(predictor: StepsPredictor | None) -> dict[str, tuple[Tensor
 
 
 def save_folder(folder: Path, models: Mapping[str, tuple[Tensors, ModelHeader]]) -> None:
-    """Write the folder that `find_pretrained` reads; an existing card is kept, as the Hub's tools do."""
+    """Write the folder that `find_pretrained` reads; an existing model card is kept, as the Hub's tools do."""
     write_folder(folder, models)
     if (folder / CARD).exists():
         return
@@ -127,9 +156,9 @@ def save_folder(folder: Path, models: Mapping[str, tuple[Tensors, ModelHeader]])
 
 
 def push_folder(repo_id: str, folder: Path, private: bool, message: str) -> str:
-    """Upload a folder to a model repository, created if missing; returns its URL."""
+    """Upload a folder to a model repository, created if necessary; returns its URL."""
     if not HUB_ID.fullmatch(repo_id):
-        raise DataError(f"'{repo_id}' is not a Hugging Face id: give OWNER/NAME.")
+        raise DataError(f"'{repo_id}' is not a Hugging Face id: use OWNER/NAME.")
     with needs_extra("hub", "push_to_hub"):
         from huggingface_hub import HfApi
     api = HfApi()
@@ -139,7 +168,7 @@ def push_folder(repo_id: str, folder: Path, private: bool, message: str) -> str:
 
 
 def _card(header: ModelHeader, predicts: bool) -> str:
-    """A short card; `vhd models card` writes a longer one with measured numbers."""
+    """A short model card; `vhd models card` writes a longer one with measured results."""
     name, config = header.spec["name"], header.config
     said = [
         f"{key} {value:g}" if isinstance(value, float) else f"{key} {value}" for key, value in header.planning.items()

@@ -1,4 +1,4 @@
-"""Routes that plans are composed along, around forbidden regions."""
+"""Routes for composed plans, around forbidden regions."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from vhdiffuser.diffusion.guidance import BoxCost, Cost, CostFunction
 from vhdiffuser.errors import BlockedRouteWarning, needs_extra, warn
 from vhdiffuser.length.route import Route, RouteGraph
 from vhdiffuser.normalizer import Normalizer
+from vhdiffuser.planner.denoising import Denoiser
 from vhdiffuser.planner.requests import RequestError
 from vhdiffuser.types import BoolArray, EnvSpec, FloatArray, IntArray
 
@@ -19,7 +20,7 @@ from vhdiffuser.types import BoolArray, EnvSpec, FloatArray, IntArray
 def joined(
     graph: RouteGraph, spec: EnvSpec, normalizer: Normalizer, starts: npt.ArrayLike, goals: npt.ArrayLike
 ) -> BoolArray:
-    """(B,) whether a route is known from each start to each goal, so that its plan may be of any length."""
+    """(B,) whether a route is known from each start to each goal, so that the plan may have any length."""
     here = spec.goal_of(normalizer.normalize(np.asarray(starts, np.float32)))
     ends = np.asarray(goals, np.float32)
     places = ends if ends.shape[-1] == spec.goal_dim else spec.goal_of(ends)
@@ -28,17 +29,34 @@ def joined(
 
 
 def refuse_too_long(lengths: IntArray, routes: Sequence[Route | None], longest: int) -> None:
-    """Refuse plans of more than `longest` states that have no route."""
+    """Refuse plans of more than `longest` states without a route."""
     beyond = [n for n, route in enumerate(routes) if route is None and lengths[n] > longest]
     if beyond:
         raise RequestError(
-            f"pair {beyond[0]}: a plan of {int(lengths[beyond[0]])} states needs a route, but no observed moves "
-            f"connect its start and goal. Without one, plans have at most {longest} states."
+            f"pair {beyond[0]}: a plan of {int(lengths[beyond[0]])} states needs a route, but no observed "
+            f"transitions connect its start and goal. Without a route, plans have at most {longest} states."
         )
 
 
+def routes_of(
+    router: Router | None,
+    denoiser: Denoiser,
+    starts: FloatArray,
+    targets: FloatArray,
+    lengths: IntArray,
+    longest: int,
+) -> list[Route | None]:
+    """The route of each of B plans; None where it is sampled in one piece, which at most `longest` states allow."""
+    if router is None:
+        return [None] * len(starts)
+    knots = np.array([denoiser.knot_count(L) for L in lengths.tolist()], np.int64)
+    routes = router.routes(starts, targets, (lengths > denoiser.options.piece) & (knots > denoiser.piece_knots))
+    refuse_too_long(lengths, routes, longest)
+    return routes
+
+
 def position_cost(avoid: npt.ArrayLike | CostFunction, spec: EnvSpec, normalizer: Normalizer) -> Cost:
-    """The cost of positions to avoid: the caller's function, or that of boxes grown by the goal tolerance."""
+    """The cost of positions to avoid: the caller's function, or boxes grown by the goal tolerance."""
     if callable(avoid):
         with needs_extra("train", "a function of positions to avoid"):
             from vhdiffuser.diffusion.torch_cost import TorchCost
@@ -49,7 +67,7 @@ def position_cost(avoid: npt.ArrayLike | CostFunction, spec: EnvSpec, normalizer
 def make_router(
     graph: RouteGraph, spec: EnvSpec, normalizer: Normalizer, avoid: npt.ArrayLike | CostFunction | None
 ) -> Router:
-    """Routes for composed plans, around what is to be avoided."""
+    """Routes for composed plans, around regions to avoid."""
     costs: list[Cost] = []
     if avoid is not None:
         costs.append(position_cost(avoid, spec, normalizer))
@@ -59,29 +77,29 @@ def make_router(
 
 
 class Router:
-    """The routes of a planner: its route graph, without what costs of positions forbid."""
+    """Routes on the planner's route graph, without regions forbidden by costs."""
 
     def __init__(self, graph: RouteGraph, spec: EnvSpec, normalizer: Normalizer, costs: Sequence[Cost] = ()) -> None:
-        """A place is forbidden where a cost is above 0. Without a route for the first cost, the next one counts."""
+        """A position is forbidden if its cost is > 0. If there is no route for the first cost, the next one applies."""
         self.graph, self.costs, self.spec = graph, costs, spec
         self.normalizer = normalizer.select(spec.goal_dims)
         outside = [graph.outside(partial(self._forbidden, cost)) for cost in costs]
         self.free = [free for free in outside if free is not None]
 
     def _forbidden(self, cost: Cost, places: FloatArray) -> BoolArray:
-        """(n, goal_dim) normalised places -> (n,) whether they cost anything."""
+        """(n,) whether normalised positions (n, goal_dim) have a cost."""
         return cost.values(self.normalizer.unnormalize(places).astype(np.float32)[None])[0] > 0
 
     def routes(self, starts: FloatArray, targets: FloatArray, long: BoolArray) -> list[Route | None]:
-        """The route of each plan from (B, d) to (B, d); None if it needs none, or if none is known.
+        """The route of each plan from (B, d) to (B, d); None if it needs none or none is known.
 
-        A plan needs one if it is `long` (B,), or if its route would lead through a forbidden region.
+        A plan needs a route if it is `long` (B,), or if its route would enter a forbidden region.
         """
         ends = zip(*(self._normal(states) for states in (starts, targets)), strict=True)
         return [self._route(start, goal, bool(far)) for (start, goal), far in zip(ends, long, strict=True)]
 
     def detours(self, starts: FloatArray, targets: FloatArray) -> FloatArray:
-        """(B,) steps by which the way around forbidden regions is longer; 0 where none is known."""
+        """(B,) steps added by the way around forbidden regions; 0 if none is known."""
         if not self.costs:
             return np.zeros(len(starts))
         here, there = self._normal(starts), self._normal(targets)
@@ -90,8 +108,8 @@ class Router:
             around = np.where(np.isfinite(around), around, graph.steps(here, there))
         if blocked := int((np.isfinite(direct) & ~np.isfinite(around)).sum()):
             warn(
-                f"{blocked} of {len(starts)} plans: no known route avoids the forbidden region. The plan is bent away "
-                "from it and may still enter it.",
+                f"{blocked} of {len(starts)} plans: no known route avoids the forbidden region. The plan is "
+                "bent away from it but may still enter it.",
                 BlockedRouteWarning,
             )
         known = np.isfinite(direct) & np.isfinite(around)
@@ -107,12 +125,12 @@ class Router:
         return route if long and route.known and route.total > 0 else None
 
     def _enters(self, route: Route) -> bool:
-        """Whether a route leads through a forbidden region."""
+        """Whether a route enters a forbidden region."""
         steps = np.linspace(0.0, route.total, max(int(route.total), 2))
         return bool(self._forbidden(self.costs[0], route.at(steps)).any())
 
     def _around(self, start: FloatArray, goal: FloatArray) -> Route | None:
-        """The route around forbidden regions, if one is known."""
+        """The route around forbidden regions; None if none is known."""
         found = (graph.path(start, goal) for graph in self.free)
         return next((route for route in found if route.known), None)
 

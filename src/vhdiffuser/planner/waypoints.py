@@ -1,7 +1,7 @@
-"""A plan through waypoints: one leg after the other, each starting from the last state of the previous one.
+"""A plan through waypoints: one leg after another, each starting at the last state of the previous one.
 
-Clamping the waypoints' knots at every reverse step does not work: the network has seen clean knots only at the ends
-and does not follow others (docs/notes/planner.md).
+Clamping the waypoints' knots at every reverse step does not work: the network has seen clean knots only at the ends and
+ignores others (docs/notes/planner.md).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def checked_waypoints(spec: EnvSpec, via: npt.ArrayLike) -> FloatArray:
     if places.ndim != 2 or places.shape[1] != spec.goal_dim or not np.isfinite(places).all():
         names = ", ".join(spec.state_names[dim] for dim in spec.goal_dims)
         raise RequestError(
-            f"via needs a list of waypoints of the {spec.goal_dim} finite numbers {names}; got shape {places.shape}."
+            f"via needs a list of waypoints of {spec.goal_dim} finite numbers ({names}); got shape {places.shape}."
         )
     return places
 
@@ -41,10 +41,10 @@ def plan_via(
     predict_lengths: Callable[[FloatArray, FloatArray], IntArray],
     seed: int,
 ) -> Plan:
-    """A plan through waypoints, of their predicted lengths or of `length` states in all."""
+    """A plan through waypoints, with predicted lengths per leg or `length` states in total."""
     places = checked_waypoints(spec, via)
     lengths: list[int | None] = [None] * (len(places) + 1)
-    if length is not None:  # dimensions that a waypoint leaves open are taken to be 0
+    if length is not None:  # dimensions that a waypoint leaves open are set to 0
         starts = np.stack([start, *(spec.start_state(place) for place in places)])
         ends = np.stack([*places, spec.place_of(goal)])
         lengths = [*shared_out(length, predict_lengths(starts, ends).tolist())]
@@ -66,7 +66,7 @@ def plan_legs(
 
 
 def shared_out(length: int, predicted: Sequence[int]) -> list[int]:
-    """Lengths of the legs of a plan of `length` states, in proportion to their predicted lengths."""
+    """Lengths of the legs of a plan of `length` states, proportional to their predicted lengths."""
     steps = np.asarray(predicted, np.float64) - 1
     until = np.round(np.cumsum(steps) / steps.sum() * (length - 1)).astype(int)
     return (np.diff(until, prepend=0) + 1).tolist()

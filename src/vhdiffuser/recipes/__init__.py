@@ -1,1 +1,1 @@
-"""Recipes: all settings of a training besides the data, as values; and the trainings themselves."""
+"""Recipes, i.e. all training settings besides the data, and the training functions."""

@@ -1,7 +1,7 @@
-"""States that an inverse dynamics model visits itself, for a teacher to label (DAgger, Ross et al. 2011).
+"""States visited by an inverse dynamics model itself, to be labelled by a teacher (DAgger, Ross et al. 2011).
 
-A model that imitates may stop where its data never stops. So it follows recorded paths in the simulator, by index and
-by path, and trains on the states that it gets into, too. The paths are the data's; no test instance is used.
+An imitating model may stop where its data never does. So it follows recorded paths in the simulator, by index and by
+path, and also trains on the states it visits. The paths come from the data; no test instance is used.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from vhdiffuser.types import Episodes, FloatArray, Instance
 
 
 def own_rollouts(model: Path, environment: Environment, episodes: Episodes, number: int, n: int) -> Episodes:
-    """n rollouts of three times `window_steps` steps along recorded paths; those that end in a fall are left out."""
+    """n rollouts of 3 `window_steps` steps along recorded paths; those that end in a fall are dropped."""
     rng = np.random.default_rng(stream("own rollouts", 0, number))
     windows = recorded_windows(environment, episodes, rng, n, 3 * environment.window_steps + 1)
     slots = min(environment.simulators, n)
@@ -40,7 +40,7 @@ def own_rollouts(model: Path, environment: Environment, episodes: Episodes, numb
 def _follow(
     controller: InverseDynamicsController, simulators: Simulators, environment: Environment, windows: FloatArray
 ) -> FloatArray:
-    """(n, L, o) observations of the model on its way along (n, L, o) recorded windows."""
+    """(n, L, o) observations of the model following (n, L, o) recorded windows."""
     spec = environment.spec
     plans = [Plan(states, spec.goal_of(states[-1])) for states in spec.planning_state(windows).astype(np.float32)]
     slots = list(range(len(plans)))

@@ -1,7 +1,7 @@
-"""One value per environment and recipe name: the networks, their training, and how to plan with them.
+"""Recipes: one value per environment and recipe name with networks, training and planning options.
 
-`default` performed best on two CPU cores; `paper` is the paper's, with Diffuser's published values where the
-paper gives none. Differences between environments are in `Environment.recipes`.
+`default` performed best on two CPU cores; `paper` follows the paper, with Diffuser's published values where the paper
+gives none. Differences between environments are in `Environment.recipes`.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from vhdiffuser.weights.format import load_model
 
 RecipeName = Literal["default", "paper"]
 KNOTS = 40
-"""Approximate number of knots of the longest plan. More cost time without improving these networks: the data between
-knots is mostly noise."""
+"""Approximate number of knots in the longest plan. More knots cost time and did not help: between knots, the data is
+mostly noise."""
 
 
 @dataclass(frozen=True)
@@ -36,28 +36,28 @@ class Recipe:
     name: str
     """`default`, `paper`, or a name of your own."""
     planner: PlannerConfig
-    """The planner's network and training data."""
+    """Network and training data of the planner."""
     planning: PlanningOptions
-    """How to plan with it."""
+    """Planning options."""
     planner_loop: LoopConfig
-    """How it is trained."""
+    """Training loop of the planner."""
     length: LengthConfig
-    """The Length Predictor's network, losses and curriculum."""
+    """Network, losses and curriculum of the Length Predictor."""
     length_loop: LoopConfig
-    """How it is trained."""
+    """Training loop of the Length Predictor."""
     dynamics: DynamicsConfig
-    """The inverse dynamics model, if the environment's controller is one."""
+    """Inverse dynamics model, if the environment's controller uses one."""
     dynamics_loop: LoopConfig
-    """How it is trained."""
+    """Training loop of the inverse dynamics model."""
 
     def to_json(self) -> dict[str, Any]:
         """A JSON-serialisable dict."""
         return asdict(self)
 
     def changed(self, **parts: Mapping[str, Any]) -> Recipe:
-        """A copy with other values in some parts: `changed(planner={"stride": 4}, length={"batch": 256})`.
+        """Return a copy with some values changed: `changed(planner={"stride": 4}, length={"batch": 256})`.
 
-        Nested parts work likewise: `length={"network": {"width": 512}}`.
+        Nested parts work alike: `length={"network": {"width": 512}}`. Raises `VhdError` for unknown parts or fields.
         """
         if unknown := set(parts) - set(PARTS):
             raise UnknownNameError("part of a recipe", sorted(unknown)[0], list(PARTS))
@@ -65,14 +65,21 @@ class Recipe:
         for part, values in parts.items():
             try:
                 changed[part] = _changed(getattr(self, part), values)
-            except TypeError as error:  # a field that the part does not have
+            except TypeError as error:  # unknown field
                 known = ", ".join(asdict(getattr(self, part)))
                 raise VhdError(f"recipe '{self.name}', {part}: {error}. Its fields: {known}.") from None
         return replace(self, **changed)
 
+    def fixed_horizon(self, horizon: int) -> Recipe:
+        """The recipe of a baseline that plans at one horizon.
+
+        It must serve every distance, so it sees every crop. It has no routes, so it must know the walls: no `frame`.
+        """
+        return self.changed(planner={"horizon": horizon, "directness": None, "longest": None, "frame": None})
+
 
 def _changed(part: Any, values: Mapping[str, Any]) -> Any:
-    """A copy of a dataclass with other values; nested parts may be given as mappings."""
+    """Copy a dataclass with some values changed; nested parts may be mappings."""
     nested = {
         name: _changed(getattr(part, name), value)
         for name, value in values.items()
@@ -98,8 +105,8 @@ def _default(spec: EnvSpec) -> Recipe:
 
 
 def _paper(spec: EnvSpec) -> Recipe:
-    """Diffuser trains for 2 million updates: Adam (no decay) at a constant rate, two batches per update, no gradient
-    clipping, and an EMA of every tenth update's weights from update 2,000 on."""
+    """Diffuser's settings: 2 million updates, Adam without decay at a constant rate, two batches per update, no
+    gradient clipping, and an EMA of every tenth update's weights from update 2,000 on."""
     levels = 256
     return replace(
         _default(spec),
@@ -142,7 +149,7 @@ def recipe_names() -> list[str]:
 
 
 def get_recipe(environment: Environment | str, name: str = "default") -> Recipe:
-    """The recipe of that name for an environment."""
+    """Return the recipe of this name for an environment; raises `UnknownNameError`."""
     environment = environment if isinstance(environment, Environment) else get_environment(environment)
     if not isinstance(name, str) or name not in _RECIPES:
         raise UnknownNameError("recipe", str(name), list(_RECIPES))

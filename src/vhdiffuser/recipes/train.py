@@ -1,4 +1,4 @@
-"""The three trainings, given a dataset and a recipe. The command line only calls these."""
+"""The training functions, given a dataset and a recipe; the command line calls these."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ def train_planner(
 ) -> Path:
     """Train a diffusion planner (Algorithm 1) and return the path of its model file.
 
-    `dataset` is a dataset or the name of its environment, `recipe` a recipe or its name (`get_recipe`, `changed`).
-    The run is stored under `name` (default: the method's, `vhd` or `fh-H`), writes checkpoints, and resumes when
-    called again; `restart` starts over. `begin_with` names a run of the environment or a model file to fine-tune.
-    `on_status` receives the progress.
+    `dataset` is a dataset or the name of its environment, `recipe` a recipe or its name (see `get_recipe` and
+    `Recipe.changed`). The run is stored under `name` (default: the method's name, `vhd` or `fh-H`), writes checkpoints,
+    and resumes when called again; `restart` starts over. `begin_with` names a run of this environment or a model file
+    to fine-tune. `on_status` is called with the progress. Raises `DataError` if the dataset is missing or too short.
     """
     data, environment, chosen = _resolved(dataset, recipe)
     config, normalizer, episodes = chosen.planner, data.normalizer(), _training_episodes(data, environment)
@@ -76,9 +76,10 @@ def train_length(
     restart: bool = False,
     on_status: OnStatus | None = None,
 ) -> Path:
-    """Train a Length Predictor: the shortest-step distance between states. Arguments as in `train_planner`.
+    """Train a Length Predictor, the shortest-step distance between states, and return the path of its model file.
 
-    A recipe with a relay graph leaves it as the route graph, too (`train_route`).
+    Arguments as in `train_planner`. If the recipe uses a relay graph, it is saved as the route graph as well
+    (`train_route`).
     """
     data, environment, chosen = _resolved(dataset, recipe)
     episodes = _training_episodes(data, environment)
@@ -88,9 +89,9 @@ def train_length(
 
     if chosen.length.strengthening_from >= chosen.length_loop.updates:
         warn(
-            f"phase III of the Length Predictor begins at update {chosen.length.strengthening_from:,} at the earliest, "
-            f"and training ends at {chosen.length_loop.updates:,}. Train longer, or fit the phases with "
-            "LengthConfig.scheduled."
+            f"phase III of the Length Predictor starts at update {chosen.length.strengthening_from:,} at the "
+            f"earliest, but training ends at {chosen.length_loop.updates:,}. Train for longer, or fit the "
+            "phases with LengthConfig.scheduled."
         )
     folder = run_folder(data.spec.name, name or run_name("length", chosen.name))
     path = train(make, chosen.length_loop, folder, on_status or _ignore, _begin_with(data, begin_with), restart)
@@ -100,16 +101,17 @@ def train_length(
 
 
 def train_route(dataset: Dataset | str, recipe: Recipe | str = "default") -> Path:
-    """Build the route graph of a dataset, in seconds to a minute; the path of its file.
+    """Build a dataset's route graph, in seconds to a minute, and return the path of its file.
 
-    The graph joins places of the data by observed moves: `LengthPredictor.route` and composed plans need it.
-    `train_length` builds it too.
+    The graph connects landmarks in the data by observed transitions; `LengthPredictor.route` and composed plans need
+    it. `train_length` builds it as well.
     """
     data, environment, chosen = _resolved(dataset, recipe)
     episodes, normalizer = _training_episodes(data, environment), data.normalizer()
     points = data.spec.goal_of(normalizer.normalize(data.spec.planning_state(episodes.observations)))
     last = np.repeat(episodes.ends - 1, np.diff(episodes.ends, prepend=0))
-    graph = RouteGraph.build(points, last, data.spec.T_max, chosen.length.relay_graph or RelayGraphConfig())
+    config, scale = chosen.length.relay_graph or RelayGraphConfig(), data.spec.goal_of(normalizer.scale)
+    graph = RouteGraph.build(points, last, data.spec.T_max, config, scale)
     path = run_folder(data.spec.name, run_name("route")) / "model.safetensors"
     return graph.save(path, data.spec, normalizer, data.fingerprint())
 
@@ -123,10 +125,10 @@ def train_dynamics(
     restart: bool = False,
     on_status: OnStatus | None = None,
 ) -> Path:
-    """Train an inverse dynamics model: the action from an observation and the plan ahead.
+    """Train an inverse dynamics model (observation and upcoming plan to action) and return the path of its model file.
 
-    Arguments as in `train_planner`. With `rounds`, each round is a separate run within the run's folder; the last
-    one's model is the result.
+    Arguments as in `train_planner`. With `rounds`, each DAgger round is a separate run within the run's folder; the
+    last one's model is the result.
     """
     data, environment, chosen = _resolved(dataset, recipe)
 
@@ -160,23 +162,21 @@ def train_dynamics(
 
 def _resolved(dataset: Dataset | str, recipe: Recipe | str) -> tuple[Dataset, Environment, Recipe]:
     data = load_dataset(dataset) if isinstance(dataset, str) else dataset
-    # Use the dataset's own spec, which may differ from what is registered or saved under its name.
+    # Use the dataset's own spec, which may differ from the registered or saved one of that name.
     environment = replace(environment_of(data.spec), spec=data.spec)
     return data, environment, get_recipe(environment, recipe) if isinstance(recipe, str) else recipe
 
 
 def _training_episodes(data: Dataset, environment: Environment) -> Episodes:
-    """All episodes, minus a held-out share if no simulator can draw fresh test instances."""
+    """All episodes or, if no simulator can draw fresh test instances, all but a held-out fraction."""
     return data.episodes.split(environment.held_out)[0] if environment.held_out else data.episodes
 
 
 def _steps_between(name: str, normalizer: Normalizer, device: torch.device) -> StepsBetween:
-    """Distances of the environment's Length Predictor, which must be trained on the same data."""
+    """Distances predicted by the environment's Length Predictor, which must be trained on the same data."""
     path = find_model(name, "length", "trained")
     if not path.is_file():
-        raise VhdError(
-            f"selecting crops needs a Length Predictor, and there is none. Run `vhd train length {name}` first."
-        )
+        raise VhdError(f"selecting crops needs a Length Predictor. Run `vhd train length {name}` first.")
     predict, known = steps_between(path, device)
     if known.to_json() != normalizer.to_json():
         raise VhdError(f"{path} was trained on other data. Run `vhd train length {name} --restart` first.")

@@ -1,4 +1,4 @@
-"""Tables and figures of the analyses (`vhd analyse`), from their JSON alone: `RESULTS/analysis/NAME.json`."""
+"""Tables and figures of the analyses (`vhd analyse`), made from `RESULTS/analysis/NAME.json` alone."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from vhdiffuser.report.comparison import Column, Comparison
 from vhdiffuser.report.paper import PROTOCOL_LABELS
 
 FOLDER = "analysis"
-"""Folder of the analyses within a folder of results."""
+"""Subfolder of the analyses in a results folder."""
 
 Rows = Sequence[Mapping[str, Any]]
 _WHO = (Column("environment", "environment"), Column("arm", "planner"))
@@ -31,27 +31,27 @@ _OUTCOME = (
 
 @dataclass(frozen=True)
 class Analysis:
-    """How one analysis is kept and shown."""
+    """How one analysis is stored and shown."""
 
     name: str
-    """Its name on the command line, and of its file."""
+    """Name on the command line, and of its file."""
     title: str
     """Heading of its table and figure."""
     says: str
-    """What is compared, in a sentence or two."""
+    """What is compared, in one or two sentences."""
     key: tuple[str, ...]
-    """What tells its rows apart."""
+    """Fields that identify a row."""
     columns: tuple[Column, ...]
     """Columns of its table."""
     draw: Callable[[Rows, str, Path], Path] | None = None
     """Draws the rows of one environment: (rows, environment, path) -> path."""
 
     def table(self, results: Path) -> Comparison:
-        """Its table in a folder of results; rows are added with `put`."""
+        """The table in a results folder; `put` adds rows."""
         return Comparison(results / FOLDER / f"{self.name}.json", self.key, self.columns, f"{self.title}. {self.says}")
 
     def figures(self, results: Path, out: Path) -> list[tuple[str, Path]]:
-        """(environment, file) of each figure that its rows allow."""
+        """(environment, file) of each figure that the rows allow."""
         rows = self.table(results).rows
         drawn = []
         for environment in dict.fromkeys(str(row["environment"]) for row in rows):
@@ -66,7 +66,7 @@ class Analysis:
 def _panels(
     rows: Rows, environment: str, path: Path, x: str, label: str, values: Sequence[tuple[str, str, float]]
 ) -> Path:
-    """One panel for each (key, title, factor), one line for each arm and protocol, against the value `x`."""
+    """One panel per (key, title, factor), one line per arm and protocol, over the value `x`."""
     figure, panels = new_figure(1, len(values))
     arms = list(dict.fromkeys(str(row["arm"]) for row in rows))
     for axes, (key, title, factor) in zip(panels, values, strict=True):
@@ -99,7 +99,7 @@ def _draw_curve(rows: Rows, environment: str, path: Path) -> Path:
 
 
 def _draw_bars(rows: Rows, environment: str, path: Path, group: str, bar: str, value: str, title: str) -> Path:
-    """Bars of `value` with their intervals, grouped."""
+    """Grouped bars of `value` with intervals."""
     groups, bars = (list(dict.fromkeys(str(row[key]) for row in rows)) for key in (group, bar))
     figure, (axes,) = new_figure(1, 1, size=4.6)
     for number, name in enumerate(bars):
@@ -132,8 +132,8 @@ def _draw_lengths(rows: Rows, environment: str, path: Path) -> Path:
 CROPS = Analysis(
     "crops",
     "Effect of variable-length training",
-    "The same Length Predictor sets the length; the planner was trained on crops of random length, or of the fixed "
-    "length H2.",
+    "The same Length Predictor sets the length; the planner was trained on crops of random length, or of the "
+    "fixed length H2.",
     ("environment", "arm", "predictor", "protocol"),
     (*_WHO, Column("predictor", "predictor"), Column("protocol", "protocol"), *_OUTCOME),
     _draw_crops,
@@ -191,4 +191,4 @@ TERMS = Analysis(
     ),
 )
 ANALYSES = {analysis.name: analysis for analysis in (CROPS, MISMATCH, LENGTHS, TERMS, CURVE)}
-"""Analyses by name, in the report's order."""
+"""Analyses by name, in the order of the report."""

@@ -13,7 +13,7 @@ from vhdiffuser.report import figures
 from vhdiffuser.report.analyses import ANALYSES, FOLDER
 from vhdiffuser.report.paper import ENVIRONMENTS, METHOD_LABELS, PROTOCOL_LABELS
 from vhdiffuser.report.pipeline import pipeline
-from vhdiffuser.report.tables import NOTE, OLD, OLD_NOTE, Table, main_table, peers_table, seeds_table, time_table
+from vhdiffuser.report.tables import NOTE, OLD, OLD_NOTE, Table, external_table, main_table, seeds_table, time_table
 from vhdiffuser.report.tracks import TRACKS, differences_table, track_of
 from vhdiffuser.results.cells import FIRST_TEST_SEED, Cell, published
 from vhdiffuser.results.checks import missing_facts
@@ -26,14 +26,14 @@ from vhdiffuser.results.summary import Summary
 from vhdiffuser.streams import STREAMS
 
 CASE_METHODS = ("vhd", "fh-h1", "fh-h2", "fh-h3")
-"""Fig. 3's planners."""
+"""Planners in Fig. 3."""
 
 TITLES = {
     "reset": "Table II beside ours",
     "uniform": "Uniform instances",
     PAIRS: "Pairs of your own",
 }
-"""Distribution of the instances -> title of its table."""
+"""Table titles by distribution of the instances."""
 
 NO_PAPER = (
     "No rows: no planner of this recipe has been trained far enough to publish. Train one with `vhd train planner ENV "
@@ -52,8 +52,8 @@ img { max-width: 100%; }
 def write_report(folder: Path, out: Path | None = None) -> list[Path]:
     """Read all rows in `folder`; write `report.md`, `report.html` and figures to `out` (default: `folder`).
 
-    Main results are the files directly in `folder/<environment>`; files in subfolders (e.g. a sweep of
-    gamma) are used for the sensitivity figure only, and those of the analyses in their own sections.
+    Main results are the files directly in `folder/<environment>`; files in subfolders (e.g. a sweep of gamma) are used
+    for the sensitivity figure only, and those of the analyses in their own sections.
     """
     out = out or folder
     found = [item for item in read_folder(folder) if item.rows and FOLDER not in item.path.relative_to(folder).parts]
@@ -74,7 +74,7 @@ def write_report(folder: Path, out: Path | None = None) -> list[Path]:
             ]
             if drawn:
                 table, notes = main_table(drawn)
-                said = notes if sections else [NOTE, *notes]  # explain how to read a table once
+                said = notes if sections else [NOTE, *notes]  # explain only once how to read a table
                 sections += [(_title(track, heading, distribution, title), table), *(("", note) for note in said)]
     if not any(track_of(cell) == "paper" for cell in cells):
         sections.append((TRACKS["paper"], NO_PAPER))
@@ -86,8 +86,8 @@ def write_report(folder: Path, out: Path | None = None) -> list[Path]:
     sections.append(("How these numbers were made", conditions_table(cells)))
     if left_out:
         sections.append(("", _left_out(left_out, folder)))
-    if (peers := peers_table(summaries)) is not None:
-        sections.append(("Peers' protocols", peers))
+    if (external := external_table(summaries)) is not None:
+        sections.append(("Protocols of other benchmarks", external))
         if any(item.protocol not in PROTOCOL_LABELS and item.streams < STREAMS for item in summaries):
             sections.append(("", OLD_NOTE))
     sections.append(("Time", time_table(summaries)))
@@ -111,7 +111,7 @@ def write_report(folder: Path, out: Path | None = None) -> list[Path]:
 
 
 def _title(track: str, heading: str, distribution: str, title: str) -> str:
-    """The paper has no numbers of other planners to stand beside theirs."""
+    """Titles of third-party planners' tables do not mention the paper, which has no numbers for them."""
     return heading if (track, distribution) == ("foreign", "reset") else f"{heading}. {title}"
 
 
@@ -144,7 +144,7 @@ def _require_conditions(files: Sequence[ResultFile]) -> None:
 
 
 def conditions_table(cells: Sequence[Cell]) -> Table:
-    """Every setting behind the numbers, including the low-level controller."""
+    """All settings behind the numbers, including the low-level controller."""
     lines = []
     for cell in cells:
         config, controller = cell.config, dict(cell.config["controller"])
@@ -193,7 +193,7 @@ def draw_figures(
     """(title, file) of each figure that the results of one environment allow, on the environment's own instances."""
     drawn: list[tuple[str, Path]] = []
     own = [cell for cell in cells if (cell.key[0], cell.key[3]) == (environment, "reset")]
-    # Figures compare methods, so they show cells of one version of the random streams: the newest.
+    # Figures compare methods, so they use cells with the same (newest) random streams.
     own = [cell for cell in own if cell.streams == max(item.streams for item in own)]
     rows = [row for cell in own for row in cell.rows]
 
@@ -225,18 +225,18 @@ def draw_figures(
 
 
 def _margin(config: Mapping[str, Any]) -> str:
-    """What sets the lengths of plans: gamma, a risk or a fixed horizon; a planner of another kind has none of them."""
+    """What sets plan lengths: gamma, a risk or a fixed horizon; third-party planners have none of these."""
     if config["horizon"] is not None:
         return f"L = {config['horizon']}"
     return str(config.get("gamma", "-")) if config.get("risk") is None else f"risk {config['risk']:g}"
 
 
 def _by_gamma(found: Sequence[ResultFile], environment: str) -> list[tuple[float, Summary]]:
-    """(gamma, summary) of VHD in the main folder and those of a sweep: newest streams, pieces of one size."""
+    """(gamma, summary) of VHD in the main folder and in a sweep: newest streams, pieces of one size, not retimed."""
     alike: dict[tuple[int, int], dict[Path, list[ResultFile]]] = {}
     for item in found:
         names = (item.config["environment"], item.config["method"], item.distribution)
-        of_gamma = item.config.get("risk") is None
+        of_gamma = item.config.get("risk") is None and item.config.get("retime") is None
         if of_gamma and names == (environment, "vhd", "reset") and item.config["protocol"] in PROTOCOL_LABELS:
             folders = alike.setdefault((item.streams, item.config.get("piece", 0)), {})
             folders.setdefault(item.path.parent, []).append(item)
@@ -249,11 +249,11 @@ def _by_gamma(found: Sequence[ResultFile], environment: str) -> list[tuple[float
 
 
 def _case(out: Path, environment: str, cells: Sequence[Cell]) -> Path | None:
-    """Fig. 3, if all four planners were run under replanning and share a saved instance."""
+    """Fig. 3, if all four planners were run with replanning and share a saved instance."""
     replanned = {cell.key[1]: cell for cell in cells if cell.key[2] == "rp" and cell.key[1] in CASE_METHODS}
     if len(replanned) < len(CASE_METHODS) or unpaired(list(replanned.values())) is not None:
         return None
-    # Of the first seed: rollouts are saved beside each seed's rows.
+    # First seed only: rollouts are saved next to each seed's rows.
     files = {method: replanned[method].files[0] for method in CASE_METHODS}
     shared = [
         row.instance
@@ -297,7 +297,7 @@ def _html(sections: Sequence[tuple[str, str | Table | Path]], out: Path) -> str:
 
 
 def page(title: str, body: str) -> str:
-    """A whole HTML page, styled."""
+    """A complete, styled HTML page."""
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'

@@ -1,4 +1,4 @@
-"""The reliability diagram of a calibration."""
+"""The reliability diagram and the table of a calibration."""
 
 from __future__ import annotations
 
@@ -9,8 +9,31 @@ from typing import Any
 import numpy as np
 
 
+def markdown_table(environment: str, results: Sequence[Mapping[str, Any]]) -> str:
+    """`check_calibration` as rows of a Markdown table, in %: a share that misses its promise beyond chance is bold."""
+    lines = [
+        "| | requested risk | promised | failures (95 % interval) | near | middle | far | coverage | SR | AES |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for number, result in enumerate(results):
+        risk = f"gamma {result['gamma']:g}" if result["risk"] is None else f"{100 * result['risk']:g}"
+        cells = [_cell(share, bold=result["risk"] is not None) for share in (result, *result["bands"].values())]
+        covered, promised = result["interval_coverage"], f"{100 * result['promised_failure']:.1f}"
+        coverage = "-" if covered is None else f"{100 * covered:.0f}"
+        ends = f"{coverage} | {100 * (1 - result['failure']):.1f} | {result['average_executed_steps']:.1f}"
+        lines.append(f"| {'' if number else environment} | {risk} | {promised} | {' | '.join(cells)} | {ends} |")
+    return "\n".join(lines) + "\n"
+
+
+def _cell(share: Mapping[str, Any], bold: bool) -> str:
+    low, high = share["failure_interval"]
+    text = f"{100 * share['failure']:.1f} ({100 * low:.1f} to {100 * high:.1f})"
+    return f"**{text}**" if bold and not low <= share["promised_failure"] <= high else text
+
+
 def reliability_diagram(environment: str, results: Sequence[Mapping[str, Any]], path: Path) -> Path:
-    """Promised against realised failures of `check_calibration`: one panel for all instances, one by distance band."""
+    """Promised against realised failures from `check_calibration`: one panel for all instances, one by distance
+    band."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8, 3.6), layout="constrained")

@@ -1,4 +1,4 @@
-"""Model cards, as JSON and Markdown: the data, training and measured performance of weights."""
+"""Model cards in JSON and Markdown: data, training and measured performance of weights."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from vhdiffuser.training.export import ShippedModel
 from vhdiffuser.weights.folder import CARD, front_matter
 
 _RECIPE = ("prediction", "stride", "clamp", "dim", "dim_mults", "diffusion_steps", "batch_size")
-"""Fields of a planner's config that the Markdown card shows; and its directness, if set."""
+"""Fields of a planner's config shown in the Markdown card, plus its directness if set."""
 
 _SAID = ("gamma", "smoothing", "stretch", "candidates", "piece")
-"""Planning options that a card names in words."""
+"""Planning options that a card mentions."""
 
 
 def write_card(environment: str, models: Mapping[str, ShippedModel], results: Path, out: Path) -> list[str]:
@@ -41,7 +41,7 @@ def write_card(environment: str, models: Mapping[str, ShippedModel], results: Pa
 
 def _earlier_data(path: Path) -> dict[str, Any]:
     """What a previous card says about the data."""
-    data = read_json(path, "Delete it: the card will be written again.").get("data")
+    data = read_json(path, "Delete it; the card will be written again.").get("data")
     kinds = {"fingerprint": str, "source": str, "details": dict, "transitions": int}
     if not isinstance(data, dict) or not all(isinstance(data.get(key, kind()), kind) for key, kind in kinds.items()):
         raise DataError(f"{path}: not a card (its 'data' is {shown(data)}). Delete it: the card will be written again.")
@@ -82,19 +82,19 @@ def make_card(
 def measured(
     results: Path, environment: str, protocol: str, models: Mapping[str, ShippedModel], options: PlanningOptions
 ) -> dict[str, Any] | str:
-    """SR and AES of VHD's rows and how they were made, or a remark if they were made with other models."""
+    """SR and AES of VHD's rows and how they were measured, or a remark if they belong to other models."""
     try:
         cell = read_cell(results, environment, "vhd", protocol)
     except DataError as error:
-        return f"no numbers of {protocol}: {error}"
+        return f"no results under {protocol}: {error}"
     files, used = f"{cell.files[0].path} (seeds {' '.join(map(str, cell.seeds))})", cell.config["models"]
     for kind, digest in used.items():
         if digest != models[kind].sha256:
-            return f"no numbers from {files}: its rows were made with another {kind} model than this very file."
+            return f"no results from {files}: its rows were made with another {kind} model, not with this file."
     for name in ("gamma", "smoothing", "stretch", "piece"):
         value = getattr(options, name)
-        if cell.config.get(name, value) != value:  # older rows do not name them all
-            return f"no numbers from {files}: its rows were made with {name} {cell.config[name]}, not {value}."
+        if cell.config.get(name, value) != value:  # older rows do not record all options
+            return f"no results from {files}: its rows were made with {name} {cell.config[name]}, not {value}."
     keys = ("instances", "rule", "epsilon", "sampler", "sampler_steps", "candidates", "controller")
     return {
         **cell.summary().to_json(),
@@ -103,7 +103,7 @@ def measured(
 
 
 def _data(environment: str, fingerprint: str, earlier: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """The origin of the training data: the dataset in the cache if it is the same, or an earlier card."""
+    """Origin of the training data: the cached dataset if it is the same, otherwise an earlier card."""
     if earlier.get("fingerprint") == fingerprint and earlier.get("source", "unknown") != "unknown":
         return dict(earlier), []
     try:
@@ -111,7 +111,9 @@ def _data(environment: str, fingerprint: str, earlier: Mapping[str, Any]) -> tup
     except VhdError:
         dataset = None
     if dataset is None or dataset.fingerprint() != fingerprint:
-        remark = f"the data of fingerprint {fingerprint[:12]} is not in the cache: the card cannot say its source."
+        remark = (
+            f"the data with fingerprint {fingerprint[:12]} is not in the cache, so the card cannot name its source."
+        )
         return {"fingerprint": fingerprint, "source": "unknown"}, [remark]
     facts = {"source": dataset.source, "details": dataset.details, "transitions": dataset.episodes.transitions}
     return {"fingerprint": fingerprint, **facts}, []
@@ -130,7 +132,7 @@ def _model(model: ShippedModel) -> dict[str, Any]:
         "recipe": header.config,
         **({"planning": PlanningOptions.from_json(header.planning).to_json()} if header.planning else {}),
         "loop": header.notes.get("loop"),
-        "began_with": {"sha256": begun} if isinstance(begun, str) else begun,  # version 0.1 noted a digest alone
+        "began_with": {"sha256": begun} if isinstance(begun, str) else begun,  # version 0.1 stored only a digest
     }
 
 
@@ -181,7 +183,7 @@ def card_markdown(card: Mapping[str, Any]) -> str:
             + f". Plans with {planning['sampler']} in {planning['steps']} steps, "
             + ", ".join(
                 f"{key} {planning[key]:g}" for key in _SAID if key in planning
-            )  # older files do not name them all
+            )  # older files do not record all options
             + ". "
             + (f"Fine-tuned: its training began with the weights of model `{begun['sha256']}`. " if begun else "")
             + "The whole recipe is in `card.json`.",
@@ -232,7 +234,7 @@ def _numbers(card: Mapping[str, Any]) -> str:
 
 
 def _seeds(cell: Mapping[str, Any]) -> str:
-    """`seeds 100, 101 (SR 98.1, 97.4)`; and whether they are of the first release's streams."""
+    """`seeds 100, 101 (SR 98.1, 97.4)`, and whether they use the first release's streams."""
     rates = ", ".join(f"{100 * rate:.1f}" for rate in cell["success_rate_by_seed"])
     several = len(cell["seeds"]) > 1
     text = f"seed{'s' * several} {', '.join(map(str, cell['seeds']))}{f' (SR {rates})' if several else ''}"

@@ -18,23 +18,23 @@ class Column:
     """One column of the Markdown table."""
 
     key: str
-    """Key of its value in a row."""
+    """Key of the value in a row."""
     title: str
-    """Its heading."""
+    """Heading."""
     form: str = ""
-    """Format of numbers, as in `format(value, form)`."""
+    """Number format, as in `format(value, form)`."""
 
     def text(self, row: dict[str, Any]) -> str:
-        """The cell of a row; a dash if it has no value."""
+        """Cell text for a row; a dash if it has no value."""
         value = row.get(self.key)
         return "-" if value is None else format(value, self.form)
 
 
 class Comparison:
-    """Rows of a comparison, one per key, saved in `path` (JSON) and beside it (Markdown)."""
+    """Rows of a comparison, one per key, saved in `path` (JSON) and next to it (Markdown)."""
 
     def __init__(self, path: Path, key: tuple[str, ...], columns: Sequence[Column], heading: str = "") -> None:
-        """`key` names the values that identify a row; rows already in the file are kept."""
+        """`key` lists the fields that identify a row; rows already in the file are kept."""
         self.path, self.key, self.columns, self.heading = path, key, tuple(columns), heading
         self.rows: list[dict[str, Any]] = []
         if path.exists():
@@ -46,7 +46,7 @@ class Comparison:
         return self.path.with_suffix(".md")
 
     def find(self, **values: Any) -> dict[str, Any] | None:
-        """The row with all these values, or None."""
+        """The row with these values; None if there is none."""
         return next((row for row in self.rows if all(row.get(k) == v for k, v in values.items())), None)
 
     def put(self, row: dict[str, Any]) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def draw_dataset(spec: EnvSpec, episodes: Episodes, path: Path, steps: int = 20_000) -> Path:
-    """About `steps` states as paths, coloured by time: over the maze, or as two views of a workspace."""
+    """Draw about `steps` states as paths coloured by time: from above in a maze, or as two views of a workspace."""
     paths = _sample(spec, episodes, steps)
     walls = walls_of(spec)
     names = axis_labels(spec.name, [spec.state_names[dim] for dim in spec.goal_dims])

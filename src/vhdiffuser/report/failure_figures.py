@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _SPACE_VIEWS = (("from above", (0, 1)), ("from the side", (0, 2)))
-"""For positions with three coordinates: one panel for each of these pairs."""
+"""Views for positions with three coordinates: one panel per pair of dimensions."""
 
 
 def draw_failures(
     failures: Sequence[tuple[str, KeptRollout]], config: Mapping[str, Any], path: Path, columns: int = 6
 ) -> Path:
-    """One panel per failure (two in space), with its title: plans in grey, the executed path in colour.
+    """One panel per failure (two in 3-D) with its title: plans in grey, the executed path in colour.
 
-    `config` is that of the rows (`vhdiffuser.results.rows`): walls, goal dimensions, tolerance.
+    `config` is the rows' configuration (`vhdiffuser.results.rows`): walls, goal dimensions, tolerance.
     """
     goal_dims = list(config["goal_dims"])
     tolerance = config["epsilon"] * np.asarray(config["scale"])
@@ -74,7 +74,7 @@ def draw_failures(
 
 
 def _same_frame(axes: Axes, places: FloatArray) -> None:
-    """Limits that contain all (n, 2) places, so that panels without walls share a frame."""
+    """Set limits that contain all (n, 2) positions, so that panels without walls share a frame."""
     low, high = places.min(axis=0), places.max(axis=0)
     margin = 0.08 * max(float((high - low).max()), 1e-6)
     axes.set_xlim(low[0] - margin, high[0] + margin)

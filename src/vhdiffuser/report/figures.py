@@ -1,4 +1,4 @@
-"""The report's figures, from rows and saved rollouts alone."""
+"""Figures of the report, made from rows and saved rollouts alone."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def length_mismatch(sheet: PlanSheet, path: Path) -> Path:
 
 
 def case_study(rollouts: Mapping[str, KeptRollout], config: Mapping[str, Any], path: Path) -> Path:
-    """Fig. 3: one pair under replanning, a panel per method; plans in grey, the executed path in colour."""
+    """Fig. 3: one pair with replanning, one panel per method; plans in grey, the executed path in colour."""
     figure, panels = new_figure(2, 2)
     environment, goal_dims = config["environment"], list(config["goal_dims"])
     labels, tolerance = axis_labels(environment), config["epsilon"] * np.asarray(config["scale"])[:2]
@@ -67,9 +67,9 @@ def case_study(rollouts: Mapping[str, KeptRollout], config: Mapping[str, Any], p
 def horizon_curve(
     summaries: Sequence[Summary], horizons: Mapping[str, int | None], rows: Sequence[Row], path: Path
 ) -> Path:
-    """SR and AES of the fixed horizons, with VHD's point at its mean first length.
+    """SR and AES of the fixed horizons, with VHD at its mean first length.
 
-    `horizons` gives each method's fixed horizon; `summaries` and `rows` are of one environment.
+    `horizons` maps methods to fixed horizons; `summaries` and `rows` are of one environment.
     """
     figure, panels = new_figure(1, 2)
     for protocol, style in (("ss", "--"), ("rp", "-")):
@@ -141,9 +141,10 @@ def geodesic_success(rows: Sequence[Row], protocol: str, path: Path, bins: int =
 
 
 def choose_case(rows: Sequence[Row], methods: Sequence[str], numbers: Sequence[int]) -> int | None:
-    """Of the saved instances that every method has run, the farthest by geodesic distance (the first of equals).
+    """The saved instance with the longest geodesic distance among those that all methods have run (the first of
+    equals).
 
-    Whatever came of it: the pair must not be chosen by the methods' outcomes. Without geodesics, by VHD's L_hat.
+    The pair must not be chosen by the methods' outcomes. Without geodesics, VHD's L_hat is used.
     """
     found = {(row.method, row.instance): row for row in rows if row.protocol == "rp"}
     shared = [number for number in numbers if all((method, number) in found for method in methods)]
@@ -179,7 +180,7 @@ def _errorbar(
     marker: str = "o",
     colour: str | None = None,
 ) -> None:
-    """Values with their (value, low, high) intervals."""
+    """Draw values with (value, low, high) intervals."""
     value, low, high = np.array(bars).T
     below, above = np.maximum(value - low, 0), np.maximum(high - value, 0)
     axes.errorbar(

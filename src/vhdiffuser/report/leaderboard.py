@@ -1,15 +1,17 @@
-"""The leaderboard as Markdown, HTML and CSV: one table per environment, protocol and distribution."""
+"""The leaderboard in Markdown, HTML and CSV: one table per environment, protocol and distribution."""
 
 from __future__ import annotations
 
 import csv
 import io
+import json
 from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
 
-from vhdiffuser.errors import DataError
+from vhdiffuser.errors import DataError, VhdError
+from vhdiffuser.files import atomic_path
 from vhdiffuser.report.build import page
 from vhdiffuser.report.paper import ENVIRONMENTS, METHOD_LABELS, PROTOCOL_LABELS
 from vhdiffuser.report.tables import BEST, Table
@@ -17,8 +19,9 @@ from vhdiffuser.results.boards import Entry
 from vhdiffuser.results.paired import LEVEL
 
 OFF = "‡"
+FORMATS = (".md", ".csv", ".html", ".json")
 BEGIN, END = "<!-- leaderboard begins -->", "<!-- leaderboard ends -->"
-"""The table replaces what lies between these lines of a Markdown page."""
+"""The table replaces the text between these lines of a Markdown page."""
 NOTE = (
     "SR in % with its 95 % Wilson interval, AES in control steps (failures included) with its 95 % bootstrap interval. "
     f"{BEST} the best, and all that are not significantly worse on the instances that both have (p >= {LEVEL}; "
@@ -32,7 +35,7 @@ HEAD = ("Rank", "Planner", "SR", "Against the best", "AES", "Planning (ms)", "Re
 
 
 def board_table(entries: Sequence[Entry]) -> tuple[Table, list[str]]:
-    """The table of one board, and notes on what is not as it should be."""
+    """The table of one board, with notes on irregularities."""
     lines, notes, unranked = [], [], dict[str, list[str]]()
     scored = any(item.average_score is not None for item in entries)
     for item in entries:
@@ -94,7 +97,7 @@ def _sections(entries: Sequence[Entry]) -> list[tuple[str, Table, list[str]]]:
 
 
 def _order(board: tuple[tuple[str, str, str], Sequence[Entry]]) -> tuple[int, str, int, str]:
-    """The paper's environments and protocols first."""
+    """Sort key: the paper's environments and protocols first."""
     environment, protocol, _ = board[0]
     return _place(ENVIRONMENTS, environment), environment, _place(PROTOCOL_LABELS, protocol), protocol
 
@@ -122,7 +125,7 @@ def html(entries: Sequence[Entry]) -> str:
 
 
 def as_csv(entries: Sequence[Entry]) -> str:
-    """One line per entry; intervals are two columns, seeds are joined by blanks."""
+    """One line per entry; intervals take two columns, seeds are separated by spaces."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     for number, item in enumerate(entries):
@@ -138,12 +141,36 @@ def as_csv(entries: Sequence[Entry]) -> str:
     return text.getvalue()
 
 
+def check_format(path: Path) -> None:
+    """Raise `VhdError` if boards cannot be written to a file with this name."""
+    if path.suffix not in FORMATS:
+        raise VhdError(f"{path}: the table can be written as {', '.join(FORMATS)}.")
+
+
+def write_boards(path: Path, entries: Sequence[Entry]) -> None:
+    """Write all boards; the suffix selects the format. In an existing Markdown page, only the text between its marks is
+    replaced."""
+    check_format(path)
+    if path.suffix == ".md":
+        text = markdown(entries)
+        if path.exists():
+            text = into_page(path.read_text(encoding="utf-8"), text, path)
+    elif path.suffix == ".csv":
+        text = as_csv(entries)
+    elif path.suffix == ".html":
+        text = html(entries)
+    else:
+        text = json.dumps([item.to_json() for item in entries], indent=1) + "\n"
+    with atomic_path(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
 def into_page(text: str, made: str, path: Path) -> str:
-    """A Markdown page with the boards between its two marks, and all else kept."""
+    """A Markdown page with the boards between its two marks; the rest is kept."""
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:
         raise DataError(
-            f"{path}: has no lines {BEGIN} and {END} to put the table between. Add them, or name a new file."
+            f"{path}: lacks the lines {BEGIN} and {END} that mark the table's place. Add them, or choose a new file."
         )
     return f"{before}{BEGIN}\n\n{made}\n{END}{after}"

@@ -11,11 +11,11 @@ from vhdiffuser.drawing import GOAL_COLOUR, PATH_COLOUR, axis_labels, draw_maze,
 from vhdiffuser.types import FloatArray
 
 _CONTOUR_STEPS = 25
-"""Steps between two contour lines of a distance field."""
+"""Steps between contour lines of a distance field."""
 
 
 def scatter(truth: FloatArray, predicted: Mapping[str, FloatArray], path: Path, title: str, axis: str) -> Path:
-    """Predicted against true steps: one panel per recipe, (n,) each, with the diagonal. `axis` names the truth."""
+    """Predicted against true steps: one panel per recipe, (n,) each, with the diagonal. `axis` labels the truth."""
     figure, panels = new_figure(1, len(predicted))
     limit = 1.05 * max(float(np.max(truth)), *(float(np.max(values)) for values in predicted.values()))
     for axes, (name, values) in zip(panels, predicted.items(), strict=True):
@@ -56,9 +56,9 @@ def distance_fields(
     path: Path,
     environment: str,
 ) -> Path:
-    """Steps to a goal over the maze: (name, goal (2,), steps (n, m) with NaN in walls) per panel.
+    """Steps to a goal over the maze: one panel per (name, goal (2,), steps (n, m) with NaN in walls).
 
-    x (n,) and y (m,) are the grid's coordinates, walls (k, 4) x_low, x_high, y_low, y_high.
+    x (n,) and y (m,) are grid coordinates, walls (k, 4) x_low, x_high, y_low, y_high.
     """
     columns = min(len(fields), 3)
     rows = -(-len(fields) // columns)

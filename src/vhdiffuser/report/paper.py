@@ -9,7 +9,7 @@ ENVIRONMENTS: dict[str, str] = {
     "antmaze-medium": "Ant",
     "cube": "Cube",
 }
-"""Registry name -> the paper's column."""
+"""Environment name -> the paper's column."""
 
 METHOD_LABELS: dict[str, str] = {
     "vhd": "VHD",
@@ -19,7 +19,7 @@ METHOD_LABELS: dict[str, str] = {
     "fh-h3": "FH-H3",
 }
 METHOD_LABELS |= {f"{method}-paper": f"{label}, recipe paper" for method, label in METHOD_LABELS.items()}
-"""Method -> the paper's row; each of them also with networks of the recipe `paper`."""
+"""Method -> the paper's row; each also with networks of the recipe `paper`."""
 
 PROTOCOL_LABELS: dict[str, str] = {"ss": "SS", "rp": "RP"}
 """Protocol -> the paper's abbreviation."""

@@ -62,7 +62,7 @@ def _arrow(axes, start: tuple[float, float], end: tuple[float, float]) -> None: 
 
 
 def _strips(axes) -> None:  # type: ignore[no-untyped-def]
-    """A noisy and a clean curve, each with its ends marked."""
+    """A noisy and a clean curve with marked ends."""
     rng, t = np.random.default_rng(0), np.linspace(0, 1, 60)
     smooth = 0.22 * np.sin(2.2 * np.pi * t)
     for x, curve in ((8.35, 0.16 * rng.normal(size=60).clip(-2, 2)), (11.35, smooth)):

@@ -40,7 +40,7 @@ def draw_plans(plans: Sequence[Plan], path: Path, columns: int = 4, data: Episod
 def denoising_frames(spec: EnvSpec, plan: Plan, size: float = 4.0) -> Iterator[ImageArray]:
     """The knots of a plan after each reverse step, as images."""
     if plan.denoising is None:
-        raise ValueError("the plan has no denoising: make it with keep_denoising=True.")
+        raise ValueError("the plan has no denoising: plan with keep_denoising=True.")
     names = axis_labels(spec.name, [spec.state_names[dim] for dim in spec.goal_dims])
     for step, knots in enumerate(plan.denoising):
         figure, (axis,) = new_figure(1, 1, size=size)

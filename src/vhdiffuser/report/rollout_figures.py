@@ -28,7 +28,7 @@ from vhdiffuser.trajectories.plots import projection_of
 def draw_rollouts(rows: Mapping[str, Sequence[KeptRollout]], config: Mapping[str, Any], path: Path) -> Path:
     """One row of panels per protocol, one panel per rollout: plans in grey, the executed path in colour.
 
-    `config` is that of the rows (`vhdiffuser.results.rows`): walls, goal dimensions, tolerance.
+    `config` is the rows' configuration (`vhdiffuser.results.rows`): walls, goal dimensions, tolerance.
     """
     columns = max(len(rollouts) for rollouts in rows.values())
     figure, panels = new_figure(len(rows), columns, size=2.6)

@@ -1,4 +1,4 @@
-"""A sweep's results: a table, and a plot with one axis for each field and one line for each point."""
+"""Results of a sweep: a table, and a parallel-coordinates plot."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from vhdiffuser.drawing import save_figure
 from vhdiffuser.files import atomic_path
 
 _GAP = 0.04
-"""Share of an axis above and below its values."""
+"""Margin above and below the values, as a fraction of an axis."""
 
 
 def columns_of(results: Sequence[dict[str, Any]], protocols: Sequence[str]) -> tuple[list[str], list[list[Any]]]:
@@ -35,7 +35,7 @@ def columns_of(results: Sequence[dict[str, Any]], protocols: Sequence[str]) -> t
 
 
 def write_sweep(folder: Path, results: Sequence[dict[str, Any]], protocols: Sequence[str]) -> list[Path]:
-    """Write `table.md`, `table.csv` and `parallel.png`; their paths."""
+    """Write `table.md`, `table.csv` and `parallel.png`; returns their paths."""
     heading, rows = columns_of(results, protocols)
     lines = [heading, ["---"] * len(heading), *rows]
     markdown = "\n".join("| " + " | ".join(str(value) for value in line) + " |" for line in lines) + "\n"
@@ -85,7 +85,7 @@ def draw_parallel(results: Sequence[dict[str, Any]], protocol: str, path: Path) 
 
 
 def _axis(values: Sequence[Any]) -> tuple[list[float], list[tuple[float, str]]]:
-    """Heights of values on an axis from 0 to 1, and its ticks. Few values are spaced evenly, many by their size."""
+    """Heights of values on an axis from 0 to 1, and its ticks. Few values are spaced evenly, many by magnitude."""
     distinct = sorted(
         set(values), key=lambda value: (isinstance(value, str), value if _is_number(value) else str(value))
     )

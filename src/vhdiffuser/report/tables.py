@@ -1,4 +1,4 @@
-"""Table II beside our results, as Markdown and HTML."""
+"""Table II next to our results, in Markdown and HTML."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Marks:
 
 
 def mark_best(cells: Sequence[Cell]) -> Marks:
-    """The best methods in cells of one distribution and track, by paired tests; needs at least two."""
+    """The best methods in cells of one distribution and track, by paired tests; needs at least two methods."""
     groups: dict[tuple[str, str], dict[str, Cell]] = {}
     for cell in cells:
         environment, method, protocol, _ = cell.key
@@ -77,7 +77,7 @@ def mark_best(cells: Sequence[Cell]) -> Marks:
 
 
 def main_table(cells: Sequence[Cell]) -> tuple[Table, list[str]]:
-    """Our results and the paper's for the environments, methods and protocols that were run, and notes.
+    """Our results and the paper's for the environments, methods and protocols that were run, with notes.
 
     `cells` are of one distribution and one track.
     """
@@ -142,7 +142,7 @@ def _steps(item: Summary, mark: str) -> str:
     return f"{item.average_executed_steps:.2f}{mark} [{low:.1f}, {high:.1f}]"
 
 
-def peers_table(summaries: Sequence[Summary]) -> Table | None:
+def external_table(summaries: Sequence[Summary]) -> Table | None:
     """Results under other benchmarks' protocols, if any."""
     rows = tuple(
         (
@@ -159,7 +159,7 @@ def peers_table(summaries: Sequence[Summary]) -> Table | None:
 
 
 def seeds_table(summaries: Sequence[Summary]) -> Table | None:
-    """SR of each seed where several were pooled, to show the variation between seeds."""
+    """SR by seed where several were pooled, to show the variation."""
     rows = tuple(
         (
             item.environment,

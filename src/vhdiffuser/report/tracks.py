@@ -1,4 +1,4 @@
-"""The tracks of the report: networks of the recipe `default` (ours), of `paper` (nothing of ours), other planners."""
+"""Tracks of the report: networks of the recipe `default` (ours), of `paper`, and third-party planners."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ TRACKS = {
     "paper": "Track paper: the paper's recipe, nothing of ours",
     "foreign": "Other planners",
 }
-"""Recipe -> heading of its results; other planners have a heading of their own."""
+"""Recipe -> heading of its results; third-party planners have their own."""
 
 
 RECIPES = ("default", "paper")
-"""The tracks that are recipes."""
+"""Tracks that are recipes."""
 
 
 def track_of(cell: Cell) -> str:
-    """The recipe with which a method's networks were trained; `foreign` for planners that are not ours."""
+    """Recipe of a method's networks; `foreign` for third-party planners."""
     if FOREIGN in cell.config:
         return "foreign"
     return "paper" if cell.key[1].endswith("-paper") else "default"
 
 
 def differences_table(environments: Sequence[str]) -> Table:
-    """What differs between the recipes of these environments: one row for each setting.
+    """Differences between the recipes of these environments, one row per setting.
 
-    Empty without torch, which recipes import: the rest of a report does without.
+    Empty without torch, which recipes import; the rest of a report does not need it.
     """
     try:
         from vhdiffuser.recipes.recipe import get_recipe
@@ -52,7 +52,7 @@ def differences_table(environments: Sequence[str]) -> Table:
 
 
 def _in_words(values: Mapping[str, str]) -> str:
-    """The value of most environments, then the others' with their names."""
+    """The most common value, then the others with their environments."""
     if not values:
         return ""
     most, _ = Counter(values.values()).most_common(1)[0]

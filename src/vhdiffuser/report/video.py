@@ -1,4 +1,4 @@
-"""Saved rollouts as GIFs, without a screen: replayed in the simulator, or drawn from above."""
+"""Saved rollouts as GIFs, without a display: replayed in the simulator, or drawn from above."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from vhdiffuser.results.rollout_files import KeptRollout
 from vhdiffuser.types import FloatArray, ImageArray
 
 View = Literal["top", "camera"]
-"""How a rollout is shown: drawn from above with its plans, or by the simulator's camera."""
+"""How to show a rollout: from above with its plans, or through the simulator's camera."""
 _PICTURES = 100
-"""Approximate number of frames: longer rollouts play faster."""
+"""Approximate number of frames; longer rollouts play faster."""
 
 
 def write_rollout(env: PlanningEnv, kept: KeptRollout, path: Path, view: View = "top") -> Path:
@@ -30,7 +30,7 @@ def write_rollout(env: PlanningEnv, kept: KeptRollout, path: Path, view: View = 
 
 
 def replay_frames(env: PlanningEnv, kept: KeptRollout, every: int = 1, size: int = 480) -> Iterator[ImageArray]:
-    """The simulator's images of a saved rollout, whose actions are replayed from its start."""
+    """Images from the simulator of a saved rollout, replaying its actions from its start."""
     env.reset(kept.instance)
     yield env.render(size, size)
     for step, action in enumerate(kept.actions, start=1):

@@ -1,8 +1,8 @@
-"""Boards of planners: one per environment, protocol and distribution, from anybody's rows.
+"""Leaderboards: one per environment, protocol and distribution, from the rows of any planner.
 
-Planners are compared only under the same conditions: rule, success region, walls, controller and random streams. Where
-rows differ, the conditions that most planners share are the board's, and the others are listed below it, unranked, with
-the reason. Each ranked planner is tested against the best one on the instances that both have.
+Planners are compared only under equal conditions: rule, success region, walls, controller and random streams. If rows
+differ, the conditions that most planners share define the board; the others are listed below it, unranked, with the
+reason. Each ranked planner is tested against the best one on the instances they share.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from vhdiffuser.results.paired import LEVEL, mcnemar, paired_bootstrap
 from vhdiffuser.results.rows import ResultFile, Row, read_results
 
 CONDITIONS = ("streams", "instances", "rule", "epsilon", "scale", "walls", "goal_dims", "controller")
-"""What must be the same in the configurations of two planners before they are compared."""
+"""Configuration keys that must be equal for two planners to be compared."""
 _IN_WORDS = {
-    "streams": "other random streams, so other instances",
-    "instances": "other instances",
-    "rule": "another rule of replanning",
-    "epsilon": "another tolerance",
-    "scale": "another success region",
-    "walls": "other walls",
-    "goal_dims": "other goals",
-    "controller": "another controller",
+    "streams": "different random streams, hence different instances",
+    "instances": "different instances",
+    "rule": "different replanning rule",
+    "epsilon": "different tolerance",
+    "scale": "different success region",
+    "walls": "different walls",
+    "goal_dims": "different goals",
+    "controller": "different controller",
 }
 FEWEST = 30
-"""Shared instances below which nothing is tested."""
+"""Minimum number of shared instances for a test."""
 
 
 @dataclass(frozen=True)
@@ -48,49 +48,49 @@ class Entry:
     distribution: str
     """How its instances were drawn."""
     planner: str
-    """The method of ours, or the planner's own name."""
+    """Name of our method, or of a third-party planner."""
     reference: str
-    """Where a planner that is not ours came from; empty for ours."""
+    """Where a third-party planner came from; empty for ours."""
     rank: int | None
-    """Place by SR, from 1; None if it was run under other conditions."""
+    """Rank by SR, starting at 1; None if it was run under other conditions."""
     differs: str
     """Why it is not ranked; empty if it is."""
     n: int
-    """Instances."""
+    """Number of instances."""
     seeds: tuple[int, ...]
     """Test seeds."""
     success_rate: float
     """SR in 0..1."""
     success_rate_interval: tuple[float, float]
-    """Its 95 % Wilson interval."""
+    """95 % Wilson interval of SR."""
     best_success: bool
     """Whether no planner has a significantly higher SR on shared instances."""
     average_executed_steps: float
     """AES."""
     average_executed_steps_interval: tuple[float, float]
-    """Its 95 % bootstrap interval."""
+    """95 % bootstrap interval of AES."""
     best_steps: bool
     """Whether no planner needs significantly fewer steps on shared instances."""
     shared: int
-    """Instances that it shares with the best planner."""
+    """Number of instances shared with the best planner."""
     success_difference: float | None
-    """SR minus that of the best planner, on shared instances."""
+    """SR minus the best planner's, on shared instances."""
     p: float | None
-    """p of that difference."""
+    """p value of that difference."""
     average_score: float | None
-    """Mean of another benchmark's score, under its protocol."""
+    """Mean score of another benchmark, under its protocol."""
     planning_seconds: float
-    """Mean seconds per plan."""
+    """Mean planning time per plan, in seconds."""
     average_replans: float
     """Mean number of plans after the first."""
     candidates: int
-    """Plans drawn to return one."""
+    """Plans sampled per returned plan."""
     controller: str
     """Name of the low-level controller."""
     start_gap: float | None
-    """Largest distance between the place where a plan was made and its first state (normalised); None in older rows."""
+    """Largest normalised distance between a plan's first state and the state it was made at; None in older rows."""
     tolerance: float
-    """Epsilon, in the same units."""
+    """Epsilon (normalised)."""
 
     def to_json(self) -> dict[str, Any]:
         """A JSON-serialisable dict."""
@@ -108,15 +108,17 @@ def read_boards(
     protocols: Sequence[str] = (),
     distribution: str = "reset",
 ) -> list[Entry]:
-    """The entries of all boards in these folders, best first; names that are given restrict them.
+    """Read all boards in these folders, best planner first, restricted to the given names if any.
 
-    Of each folder, the rows directly in it and those in its environments' folders count, not those further down.
+    In each folder, rows directly in it and in its environments' subfolders count, not those further down.
     """
     files: list[ResultFile] = []
     for folder in folders:
         paths = sorted([*folder.glob("*.jsonl"), *folder.glob("*/*.jsonl")])
         if not paths:
-            raise DataError(f"{folder}: no rows (*.jsonl) in it or its environments' folders. Make some: `vhd bench`.")
+            raise DataError(
+                f"{folder}: no rows (*.jsonl) in it or its environments' subfolders. Create some with `vhd bench`."
+            )
         files += [read_results(path) for path in paths]
     for item in files:
         if lacks := missing_facts(item.config):
@@ -129,16 +131,19 @@ def read_boards(
         if wanted and drawn == distribution:
             boards.setdefault((environment, protocol, drawn), []).append(cell)
     if not boards:
-        raise DataError(f"{', '.join(map(str, folders))}: no rows of these environments, protocols and distribution.")
+        raise DataError(f"{', '.join(map(str, folders))}: no rows with these environments, protocols and distribution.")
     return [entry for cells in boards.values() for entry in make_board(cells)]
 
 
 def make_board(cells: Sequence[Cell]) -> list[Entry]:
-    """The entries of cells of one environment, protocol and distribution: the ranked by SR, then the others."""
+    """Entries for cells of one environment, protocol and distribution: first those ranked by SR, then the others.
+
+    Of those with the same SR, the quickest comes first.
+    """
     first = _common_conditions(cells)
     reasons = {id(cell): _differs(first, cell) for cell in cells}
-    ranked = sorted((cell for cell in cells if not reasons[id(cell)]), key=_rate, reverse=True)
-    others = sorted((cell for cell in cells if reasons[id(cell)]), key=_rate, reverse=True)
+    ranked = sorted((cell for cell in cells if not reasons[id(cell)]), key=_order)
+    others = sorted((cell for cell in cells if reasons[id(cell)]), key=_order)
     quickest = _quickest(ranked)
     made = []
     for cell in [*ranked, *others]:
@@ -148,7 +153,7 @@ def make_board(cells: Sequence[Cell]) -> list[Entry]:
 
 
 def _common_conditions(cells: Sequence[Cell]) -> Cell:
-    """A cell of the newest streams, on test seeds if there are such, under the conditions that most of those share."""
+    """A cell with the newest streams, on test seeds if there are any, under the conditions most of these share."""
 
     def weight(cell: Cell) -> tuple[int, bool, int, int]:
         return cell.streams, _tested(cell), sum(not _differs(cell, other) for other in cells), len(cell.rows)
@@ -157,7 +162,7 @@ def _common_conditions(cells: Sequence[Cell]) -> Cell:
 
 
 def _differs(first: Cell, cell: Cell) -> str:
-    """How the conditions of two cells differ, in words; empty if they are the same."""
+    """How the conditions of two cells differ, in words; empty if they are equal."""
     one, other = ({key: item.config.get(key) for key in CONDITIONS} for item in (first, cell))
     one["streams"], other["streams"] = first.streams, cell.streams
     found = [_IN_WORDS[key] for key in CONDITIONS if key in differences(one, other)]
@@ -171,31 +176,42 @@ def _tested(cell: Cell) -> bool:
 
 
 def _rate(cell: Cell) -> tuple[float, float]:
-    """SR, and another benchmark's score to tell those of the same SR apart."""
+    """SR, with another benchmark's score as tie-breaker."""
     scores = [row.score for row in cell.rows if row.score is not None]
     return float(np.mean([row.success for row in cell.rows])), float(np.mean(scores)) if scores else 0.0
 
 
+def _order(cell: Cell) -> tuple[float, float, float]:
+    """The best first; of those with the same SR and score, the quickest."""
+    success, score = _rate(cell)
+    return -success, -score, _mean_steps(cell)
+
+
+def _mean_steps(cell: Cell) -> float:
+    return float(np.mean([row.steps for row in cell.rows]))
+
+
 def _shared(cell: Cell, other: Cell) -> list[tuple[Row, Row]]:
-    """Rows of two cells on the same instances."""
+    """Rows of two cells on shared instances."""
     there = {(row.seed, row.instance): row for row in other.rows}
     pairs = [(row, there[row.seed, row.instance]) for row in cell.rows if (row.seed, row.instance) in there]
     if wrong := next((one for one, two in pairs if (one.start, one.goal) != (two.start, two.goal)), None):
         raise DataError(
-            f"{cell.files[0].path} and {other.files[0].path}: instance {wrong.instance} of seed {wrong.seed} is not "
-            "the same pair in both, under the same streams. One was edited or made by another version: leave it out."
+            f"{cell.files[0].path} and {other.files[0].path}: instance {wrong.instance} of seed {wrong.seed} is "
+            "a different pair in each, though the streams are the same. One file was edited or made by another "
+            "version: leave it out."
         )
     return pairs
 
 
 def _quickest(ranked: Sequence[Cell]) -> Cell:
-    """The cell with the fewest steps on average; of planners that reach their goals about as often as the best."""
+    """The cell with the lowest AES among planners whose SR is close to the best."""
     able = [cell for cell in ranked if _alike(cell, ranked[0])]
-    return min(able, key=lambda cell: float(np.mean([row.steps for row in cell.rows])))
+    return min(able, key=_mean_steps)
 
 
 def _alike(cell: Cell, best: Cell) -> bool:
-    """Whether SR is not significantly below the best's on shared instances."""
+    """Whether SR is not significantly below the best on shared instances."""
     pairs = _shared(cell, best)
     if len(pairs) < FEWEST:
         return cell is best

@@ -1,7 +1,7 @@
-"""Cells of the table: the files of one method, protocol and distribution, pooled over test seeds.
+"""Cells of a results table: the files of one method, protocol and distribution, pooled over test seeds.
 
-Seeds 0 to 99 are for development; published figures come from seeds 100 and above, on which nothing is ever
-tuned (docs/seeds.md). Files are pooled only if everything but the seed is the same.
+Seeds 0 to 99 are for development; published figures use seeds 100 and above, on which nothing is tuned (docs/seeds.md).
+Files are pooled only if they are equal in everything but the seed.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ FIRST_TEST_SEED = 100
 
 @dataclass(frozen=True)
 class Cell:
-    """The rows behind one number: of one or more seeds, identical in everything else."""
+    """The rows behind one table cell: one or more seeds, equal in everything else."""
 
     files: tuple[ResultFile, ...]
-    """One per seed, by seed."""
+    """One file per seed, sorted by seed."""
 
     @property
     def config(self) -> dict[str, Any]:
@@ -42,17 +42,17 @@ class Cell:
 
     @property
     def streams(self) -> int:
-        """Version of its random streams."""
+        """Version of the random streams."""
         return self.files[0].streams
 
     @property
     def seeds(self) -> tuple[int, ...]:
-        """Its test seeds."""
+        """Test seeds."""
         return tuple(item.config["seed"] for item in self.files)
 
     @property
     def rows(self) -> list[Row]:
-        """All rows, by seed and instance."""
+        """All rows, sorted by seed and instance."""
         return sorted((row for item in self.files for row in item.rows), key=lambda row: (row.seed, row.instance))
 
     def summary(self) -> Summary:
@@ -61,10 +61,10 @@ class Cell:
 
 
 def pool(files: Sequence[ResultFile]) -> list[Cell]:
-    """Cells by environment, method, protocol, distribution and streams, in order of first appearance.
+    """Group files into cells by environment, method, protocol, distribution and streams, in order of first appearance.
 
-    Files of one cell that differ in anything but the seed, or have the same seed, are refused. Test seeds are not
-    pooled with development seeds, nor streams of different versions.
+    Raises `DataError` if files of one cell differ in anything but the seed, or share a seed. Test seeds are not pooled
+    with development seeds, nor streams of different versions.
     """
     groups: dict[tuple[Any, ...], list[ResultFile]] = {}
     for item in files:
@@ -90,7 +90,7 @@ def published(files: Sequence[ResultFile]) -> tuple[list[Cell], list[ResultFile]
 
 
 def read_cell(folder: Path, environment: str, method: str, protocol: str, distribution: str = "reset") -> Cell:
-    """The published cell of that name in `folder`, from the files of that name only."""
+    """The published cell with these keys in `folder`, read from its own files only."""
     files = [
         item
         for path in sorted((folder / environment).glob(f"{method}-{protocol}*.jsonl"))
@@ -101,8 +101,8 @@ def read_cell(folder: Path, environment: str, method: str, protocol: str, distri
     if not cells:
         path = result_path(folder, environment, method, protocol, FIRST_TEST_SEED, distribution)
         raise DataError(
-            f"{folder / environment}: no rows of {method} under {protocol} ({path.name} or of another seed). "
-            f"Make them with `vhd bench {environment} --methods {method} --protocols {protocol}`."
+            f"{folder / environment}: no rows of {method} under {protocol} ({path.name}, or another seed). "
+            f"Create them with `vhd bench {environment} --methods {method} --protocols {protocol}`."
         )
     return cells[0]
 
@@ -118,16 +118,16 @@ def _cell(files: Sequence[ResultFile]) -> Cell:
         mend = "Move one of them to another folder, or delete it."
         if before.config["seed"] == item.config["seed"]:
             raise DataError(
-                f"{before.path} and {item.path} both hold seed {item.config['seed']} and would count twice. {mend}"
+                f"{before.path} and {item.path} both contain seed {item.config['seed']} and would count twice. {mend}"
             )
         if differ := differences(first.config, item.config, but=("seed",)):
             details = "; ".join(f"{key}: {one} and {other}" for key, (one, other) in differ.items())
             raise DataError(
-                f"{first.path} and {item.path} are two seeds of one cell, but differ in more than the seed, so they "
-                f"are not pooled ({details}). {mend}"
+                f"{first.path} and {item.path} are two seeds of one cell, but differ in more than the seed, so "
+                f"they are not pooled ({details}). {mend}"
             )
         if item.distribution == PAIRS:
             raise DataError(
-                f"{first.path} and {item.path} hold the same pairs with two seeds and would count them twice. {mend}"
+                f"{first.path} and {item.path} contain the same pairs under two seeds and would count twice. {mend}"
             )
     return Cell(tuple(ordered))

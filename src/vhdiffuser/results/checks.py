@@ -17,21 +17,21 @@ _COUNTS = {"instance": 0, "steps": 0, "replans": 0, "planned_length": 2, "predic
 _AMOUNTS = ("final_distance", "planning_seconds", "control_seconds", "geodesic", "path", "start_gap")
 """Fields with finite, non-negative numbers."""
 _LARGEST = 1e300
-"""What is beyond it is no number of a benchmark; nan and inf are not within it either."""
+"""Larger values, NaN and infinity are not valid results."""
 _OPTIONAL = ("predicted_length", "task", "geodesic", "path", "start_gap", "score")
 
 
 _OBJECTS = ("instances", "rule", "models", "controller", FOREIGN)
 _WHOLE = ("streams", "sampler_steps", "candidates", "piece")
 _LISTS = ("scale", "goal_dims", "state_names", "walls")
-"""What a configuration may hold, by kind; everything is optional but `SHARED`."""
+"""Fields of a configuration, by kind; all are optional except `SHARED`."""
 _OF_OURS = ("sampler", "sampler_steps", "gamma")
-"""What only configurations of our planners have."""
+"""Fields that only our own planners' configurations have."""
 _REPORTED = ("instances", "rule", "models", "controller", *_LISTS, "epsilon", "horizon", "candidates")
 
 
 def missing_facts(config: Mapping[str, Any]) -> list[str]:
-    """What a report needs of a configuration and does not find there."""
+    """Fields that a report needs but that this configuration lacks."""
     return [key for key in (*_REPORTED, *(() if FOREIGN in config else _OF_OURS)) if key not in config]
 
 
@@ -56,7 +56,7 @@ def config_fault(config: Mapping[str, Any]) -> str | None:
         checks["instances"] = all(isinstance(value, str) for value in instances.values())
         checks["rule"] = "rule" not in config or {"threshold", "check_every", "budget"} <= set(config["rule"])
     wrong = [key for key, fine in checks.items() if not fine]
-    return f"its first line has an impossible `{wrong[0]}`: {str(config.get(wrong[0]))[:60]}" if wrong else None
+    return f"its first line has an invalid `{wrong[0]}`: {str(config.get(wrong[0]))[:60]}" if wrong else None
 
 
 def row_fault(row: Row, config: Mapping[str, Any]) -> str | None:
@@ -68,7 +68,7 @@ def row_fault(row: Row, config: Mapping[str, Any]) -> str | None:
     values = {name: value for name, value in values.items() if value is not None or name not in _OPTIONAL}
     for name, value in values.items():
         if name in _COUNTS and not (_is_count(value) and value >= _COUNTS[name]):
-            return f"`{name}` must be a whole number of at least {_COUNTS[name]}, not {value!r}"
+            return f"`{name}` must be a whole number >= {_COUNTS[name]}, not {value!r}"
         if name in _AMOUNTS and not (_is_number(value) and value >= 0):
             return f"`{name}` must be a finite, non-negative number, not {value!r}"
     if "score" in values and not _is_number(row.score):
@@ -85,7 +85,7 @@ def row_fault(row: Row, config: Mapping[str, Any]) -> str | None:
 def _lengths_fault(row: Row) -> str | None:
     lengths = row.plan_lengths
     if not (isinstance(lengths, list) and lengths and all(_is_count(value) and value >= 2 for value in lengths)):
-        return f"`plan_lengths` must be a non-empty list of whole numbers of at least 2, not {lengths!r}"
+        return f"`plan_lengths` must be a non-empty list of whole numbers >= 2, not {lengths!r}"
     if row.planned_length != lengths[0]:
         return f"`planned_length` is {row.planned_length}, but the first of `plan_lengths` is {lengths[0]}"
     if row.replans != len(lengths) - 1:

@@ -1,4 +1,4 @@
-"""Comparison of two configurations of rows: what must agree before rows are combined."""
+"""Comparison of two row configurations, before their rows are combined."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 AS_SAVED = "as_saved"
-"""Key of a configuration that lists the planning options left as saved with the planner."""
+"""Configuration key: planning options left as saved with the planner."""
 
 FOREIGN = "planner"
-"""Key of a configuration that says where a planner that is not ours came from; rows of ours do not have it."""
+"""Configuration key: where a third-party planner came from; absent for our own."""
 
 
 def differences(
     first: Mapping[str, Any], second: Mapping[str, Any], but: Collection[str] = ()
 ) -> dict[str, tuple[str, str]]:
-    """How two configurations differ, by key, as shown in messages; keys in `but` may differ.
+    """How two configurations differ, by key and formatted for messages; keys in `but` are ignored.
 
     Older files do not list every planning option; the missing ones were as saved with the planner, whose digest both
-    record. So an option that only one file lists differs only if that file changed it.
+    files record. So an option that only one file lists differs only if that file changed it.
     """
     found = {}
     for key in sorted({*first, *second} - {AS_SAVED, *but}):

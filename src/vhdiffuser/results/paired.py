@@ -1,4 +1,4 @@
-"""Paired tests: whether one method is better than another on the same instances.
+"""Paired tests: is one method better than another on the same instances?
 
 SR: McNemar's exact test on the instances where only one of the two succeeds. AES: a paired bootstrap of the mean
 difference in steps. Both are two-sided.
@@ -14,12 +14,13 @@ import numpy as np
 from vhdiffuser.results.cells import Cell
 
 LEVEL = 0.05
-"""A difference with p below this is significant."""
+"""Significance level."""
 _RESAMPLES = 4000
 
 
 def mcnemar(first: Sequence[bool], second: Sequence[bool]) -> float:
-    """p of McNemar's exact test: under the null hypothesis, either of a discordant pair is as likely to succeed."""
+    """p value of McNemar's exact test: under the null hypothesis, each of a discordant pair is equally likely to
+    succeed."""
     one, two = np.asarray(first, bool), np.asarray(second, bool)
     only_first, only_second = int((one & ~two).sum()), int((two & ~one).sum())
     discordant = only_first + only_second
@@ -28,20 +29,20 @@ def mcnemar(first: Sequence[bool], second: Sequence[bool]) -> float:
 
 
 def paired_bootstrap(first: Sequence[float], second: Sequence[float], resamples: int = _RESAMPLES) -> float:
-    """p of a paired bootstrap: twice the share of resampled mean differences on the rarer side of 0.
+    """p value of a paired bootstrap: twice the fraction of resampled mean differences on the rarer side of 0.
 
-    Deterministic; p is never below 2 / (resamples + 1).
+    Deterministic; never below 2 / (resamples + 1).
     """
     difference = np.asarray(first, np.float64) - np.asarray(second, np.float64)
     rng, n = np.random.default_rng(0), len(difference)
-    # One at a time: all resamples of a long list at once would not fit in memory.
+    # One resample at a time: all of them at once may not fit in memory.
     means = np.array([difference[rng.integers(n, size=n)].mean() for _ in range(resamples)])
     rarer = min(int((means <= 0).sum()), int((means >= 0).sum()))
     return min(1.0, 2 * (rarer + 1) / (resamples + 1))
 
 
 def unpaired(cells: Sequence[Cell]) -> str | None:
-    """Why cells cannot be compared instance by instance, or None if they can."""
+    """Why cells cannot be compared instance by instance; None if they can."""
     first = cells[0]
     for name in ("streams", "seeds"):
         if len({getattr(cell, name) for cell in cells}) > 1:
@@ -55,14 +56,14 @@ def _ends(cell: Cell) -> dict[tuple[int, int], tuple[list[float], list[float]]]:
 
 
 def best_success(cells: Mapping[str, Cell]) -> set[str]:
-    """The method with the highest SR, and all that are not significantly worse. `cells` must be paired."""
+    """The method with the highest SR and all that are not significantly worse. `cells` must be paired."""
     hits = {name: [row.success for row in cell.rows] for name, cell in cells.items()}
     best = max(hits, key=lambda name: sum(hits[name]))
     return {best, *(name for name, own in hits.items() if mcnemar(hits[best], own) >= LEVEL)}
 
 
 def best_steps(cells: Mapping[str, Cell]) -> set[str]:
-    """The method with the lowest AES, and all that are not significantly worse. `cells` must be paired."""
+    """The method with the lowest AES and all that are not significantly worse. `cells` must be paired."""
     steps = {name: [row.steps for row in cell.rows] for name, cell in cells.items()}
     best = min(steps, key=lambda name: sum(steps[name]))
     return {best, *(name for name, own in steps.items() if paired_bootstrap(steps[best], own) >= LEVEL)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 DISTRIBUTIONS = ("reset", "uniform")
-"""How instances are drawn; `reset` is the environment's own, and is not part of a file's name."""
+"""How instances are drawn; `reset` is the environment's own distribution and is left out of file names."""
 PAIRS = "pairs"
 """Distribution of instances from a user's file."""
 
@@ -19,7 +19,7 @@ def result_path(
 
 
 def rollout_path(rows: Path, number: int) -> Path:
-    """Path of the saved rollout of an instance: in `rollouts/`, beside its rows."""
+    """Path of an instance's saved rollout: in `rollouts/`, next to its rows."""
     return rows.parent / "rollouts" / f"{rows.stem}-{number}.npz"
 
 

@@ -1,4 +1,4 @@
-"""What figures and videos need besides the rows: saved rollouts and example plans, as npz files."""
+"""Saved rollouts and example plans in npz files: what figures and videos need besides the rows."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ class KeptRollout:
     """One complete execution."""
 
     number: int
-    """Number of its instance."""
+    """Instance number."""
     instance: Instance
-    """Start, goal and simulator seed: together with `actions`, enough to repeat it."""
+    """Start, goal and simulator seed; with `actions`, enough to replay the execution."""
     success: bool
     """Whether it reached the goal."""
     states: FloatArray
     """(steps + 1, d) planning states."""
     actions: FloatArray
-    """(steps, m)."""
+    """(steps, m) actions."""
     plans: tuple[tuple[int, FloatArray], ...]
     """(control step, (L, goal_dim) planned positions) of each plan."""
 
@@ -42,13 +42,13 @@ class PlanSheet:
     environment: str
     """Environment."""
     goal: FloatArray
-    """(goal_dim,)."""
+    """(goal_dim,) goal."""
     plans: tuple[FloatArray, ...]
     """(L, goal_dim) positions of each plan."""
     walls: FloatArray
     """(n, 4) boxes x_low, x_high, y_low, y_high; empty without walls."""
     planner: str = "VHD"
-    """The planner of all plans; empty if each is by a planner of that fixed horizon."""
+    """Planner of all plans; empty if each plan is by a planner of its own fixed horizon."""
     rule: str = ""
     """How the pair was chosen."""
 
@@ -115,10 +115,10 @@ def _save(path: Path, arrays: dict[str, npt.NDArray[Any]]) -> None:
 
 
 def _check(path: Path, arrays: dict[str, npt.NDArray[Any]], sizes: dict[str, int], text: tuple[str, ...] = ()) -> None:
-    """Numbers of dimensions, types, and finite numbers; plans have two dimensions."""
+    """Check types, numbers of dimensions and finiteness; plans have two dimensions."""
     for name, array in arrays.items():
         dims = sizes.get(name, 2 if name.startswith("plan") else array.ndim)
         if array.ndim != dims or (array.dtype.kind == TEXT) != (name in text):
             raise DataError(f"{path}: '{name}' has {array.dtype} of shape {array.shape}. {_MEND}")
         if array.dtype.kind == "f" and not np.isfinite(array).all():
-            raise DataError(f"{path}: '{name}' holds NaN or infinity. {_MEND}")
+            raise DataError(f"{path}: '{name}' contains NaN or infinity. {_MEND}")

@@ -1,9 +1,8 @@
 """Raw results on disk: one JSON-lines file per environment, method, protocol, distribution and seed.
 
-The first line is the configuration that all rows of the file share; each further line is one
-instance. Rows are appended as executions end. A file is continued only under exactly the same
-configuration, and a line cut short by a crash or a full disk is dropped when it is reopened.
-Rows are validated when written and when read, and no instance counts twice.
+The first line is the configuration shared by all rows; each further line is one instance. Rows are appended as
+executions end. A file is continued only under exactly the same configuration, and a line cut short by a crash or a full
+disk is dropped when the file is reopened. Rows are validated on writing and on reading, and no instance counts twice.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from vhdiffuser.results.paths import PAIRS
 
 FORMAT = 1
 
-_MEND = "Delete that line; `vhd bench` makes a missing row again."
+_MEND = "Delete that line; `vhd bench` recreates missing rows."
 
 
 @dataclass(frozen=True)
@@ -35,29 +34,29 @@ class Row:
     environment: str
     """Name of the environment."""
     method: str
-    """`vhd`, `fh-lp`, `fh-h1`, `fh-h2`, `fh-h3`, `vhd-paper`, or the name of anybody else's planner."""
+    """`vhd`, `fh-lp`, `fh-h1`, `fh-h2`, `fh-h3`, `vhd-paper`, or the name of a third-party planner."""
     protocol: str
-    """`ss`, `rp`, or another benchmark's: `d4rl-fixed`, `d4rl-random`, both also with `-rp`, `ogbench`."""
+    """`ss`, `rp`, or a protocol of another benchmark: `d4rl-fixed`, `d4rl-random` (both also with `-rp`), `ogbench`."""
     seed: int
     """Seed of the instances and of all plans."""
     instance: int
-    """Number of the instance, the same for all methods."""
+    """Instance number, the same for all methods."""
     start: list[float]
-    """The start: a planning state, its goal dimensions alone, or a full observation."""
+    """Start: a planning state, goal dimensions only, or a full observation."""
     goal: list[float]
-    """(goal_dim,)."""
+    """(goal_dim,) goal."""
     predicted_length: int | None
     """L_hat of the first plan; None if it was not predicted."""
     planned_length: int
-    """States of the first plan."""
+    """Number of states in the first plan."""
     plan_lengths: list[int]
-    """States of each plan, including the first."""
+    """Number of states in each plan, including the first."""
     replans: int
-    """Plans made after the first."""
+    """Number of plans made after the first."""
     success: bool
     """Whether the last state lies in the goal region."""
     steps: int
-    """Control actions issued: the paper's l."""
+    """Control steps executed (l in the paper)."""
     final_distance: float
     """||s_final - g||_inf, normalised."""
     planning_seconds: float
@@ -69,8 +68,7 @@ class Row:
     path: float | None = None
     """Length of the executed path in the environment's units; None in rows of version 0.2."""
     start_gap: float | None = None
-    """Largest distance between a plan's first state and the place where it was made (normalised); None in older
-    rows."""
+    """Largest normalised distance between a plan's first state and the state it was made at; None in older rows."""
     score: float | None = None
     """Another benchmark's score of this episode."""
     task: int | None = None
@@ -79,23 +77,23 @@ class Row:
 
 @dataclass(frozen=True)
 class ResultFile:
-    """The content of one file."""
+    """Contents of one results file."""
 
     path: Path
     """Its path."""
     config: dict[str, Any]
-    """The configuration that all rows share."""
+    """Configuration shared by all rows."""
     rows: list[Row]
-    """Its rows, in the order in which executions ended."""
+    """Rows, in the order in which executions ended."""
 
     @property
     def distribution(self) -> str:
-        """How its instances were drawn: `reset`, `uniform`, or `pairs` for a user's own."""
+        """How the instances were drawn: `reset`, `uniform`, or `pairs` for the user's own."""
         return distribution_of(self.config)
 
     @property
     def streams(self) -> int:
-        """Version of its random streams (see `vhdiffuser.streams`)."""
+        """Version of the random streams (see `vhdiffuser.streams`)."""
         return streams_of(self.config)
 
 
@@ -110,15 +108,15 @@ def streams_of(config: Mapping[str, Any]) -> int:
 
 
 def read_results(path: Path) -> ResultFile:
-    """Read one file and validate every row; an incomplete last line is ignored."""
+    """Read and validate one file; an incomplete last line is ignored."""
     with reading(path, "a results file", "Delete it and run `vhd bench` again."):
         text = path.read_text(encoding="utf-8")
-    lines = text.split("\n")[:-1]  # what follows the last line break is incomplete
+    lines = text.split("\n")[:-1]  # anything after the last line break is incomplete
     if not lines:
-        raise DataError(f"{path}: an empty results file. Delete it and run `vhd bench` again.")
+        raise DataError(f"{path}: empty results file. Delete it and run `vhd bench` again.")
     header = _parse(path, 1, lines[0])
     if header.get("format") != FORMAT or not isinstance(header.get("config"), dict):
-        raise DataError(f"{path}: not a results file of this version (no format {FORMAT} header in its first line).")
+        raise DataError(f"{path}: not a results file of this version (its first line is not a format {FORMAT} header).")
     config = header["config"]
     if fault := config_fault(config):
         raise DataError(f"{path}: {fault}. Delete the file and run `vhd bench` again.")
@@ -135,8 +133,8 @@ def read_results(path: Path) -> ResultFile:
             raise DataError(f"{path}, line {number}: {fault}. {_MEND}")
         if row.instance in seen:
             raise DataError(
-                f"{path}, line {number}: instance {row.instance} is in line {seen[row.instance]} already, and would "
-                f"count twice. {_MEND}"
+                f"{path}, line {number}: instance {row.instance} is already in line {seen[row.instance]} and "
+                f"would count twice. {_MEND}"
             )
         seen[row.instance] = number
         rows.append(row)
@@ -151,12 +149,12 @@ def read_folder(folder: Path) -> list[ResultFile]:
     """All results in a folder and its subfolders, sorted by path."""
     files = sorted(folder.rglob("*.jsonl"))
     if not files:
-        raise DataError(f"{folder}: no results (*.jsonl) in it. Make some with `vhd bench --out {folder}`.")
+        raise DataError(f"{folder}: no results (*.jsonl). Create some with `vhd bench --out {folder}`.")
     return [read_results(path) for path in files]
 
 
 class RowWriter:
-    """An open results file; knows which instances it already has."""
+    """An open results file that knows which instances it already has."""
 
     def __init__(self, path: Path, file: TextIO, config: Mapping[str, Any], present: dict[int, Row]) -> None:
         self.path, self.config, self.present = path, config, present
@@ -173,31 +171,31 @@ class RowWriter:
 
 
 def _write_line(path: Path, file: TextIO, value: dict[str, Any]) -> None:
-    with writing(path, "Rows before it are kept: run the same command to continue."):
+    with writing(path, "Earlier rows are kept: run the same command to continue."):
         file.write(json.dumps(value) + "\n")
         file.flush()
 
 
 @contextmanager
 def open_results(path: Path, config: dict[str, Any]) -> Iterator[RowWriter]:
-    """Start or continue a file under `config`; a file with another configuration is refused."""
-    config = json.loads(json.dumps(config))  # as it will be read back: tuples are lists
+    """Create a file, or continue it under the same `config`; raises `DataError` if its configuration differs."""
+    config = json.loads(json.dumps(config))  # as it will be read back: JSON has no tuples
     make_folder(path.parent)
     with writing(path):
         file = open(regular_target(path), "a+", encoding="utf-8", newline="\n")  # noqa: SIM115 - closed below
     try:
         if not try_lock(file.fileno()):
-            raise DataError(f"{path}: another run is writing to it. Wait for it, or choose another folder.")
+            raise DataError(f"{path}: another run is writing to it. Wait for it to finish, or choose another folder.")
         present = _continue(path, file, config)
         yield RowWriter(path, file, config, present)
     finally:
-        # A failed flush was reported by `write`.
+        # A failed flush was already reported by `write`.
         with suppress(OSError):
             file.close()
 
 
 def _continue(path: Path, file: TextIO, config: dict[str, Any]) -> dict[int, Row]:
-    """Rows already in the file, truncated after its last complete line; writes the header of a new file."""
+    """Read the rows of an existing file and truncate it after its last complete line; write the header of a new one."""
     file.seek(0)
     text = file.read()
     whole = text[: text.rfind("\n") + 1]
@@ -209,12 +207,12 @@ def _continue(path: Path, file: TextIO, config: dict[str, Any]) -> dict[int, Row
     found = read_results(path)
     differ = differences(found.config, config)
     if differ and not found.rows:
-        file.truncate(0)  # begun under another configuration, without any rows
+        file.truncate(0)  # started under another configuration, but without rows
         _write_line(path, file, {"format": FORMAT, "config": config})
     elif differ:
         details = "; ".join(f"{key}: {there} there, {now} now" for key, (there, now) in differ.items())
         raise DataError(
-            f"{path}: holds results of another configuration ({details}). "
-            "Nothing was mixed: write to another folder, or delete the file to start again."
+            f"{path}: contains results of another configuration ({details}). Nothing was changed: write to "
+            "another folder, or delete the file to start over."
         )
     return {row.instance: row for row in found.rows}

@@ -25,7 +25,7 @@ class Summary:
     protocol: str
     """Protocol."""
     distribution: str
-    """How the instances were drawn: `reset`, `uniform`, or `pairs` for a user's own."""
+    """How the instances were drawn: `reset`, `uniform`, or `pairs` for the user's own."""
     streams: int
     """Version of the random streams of instances and plans."""
     seeds: tuple[int, ...]
@@ -43,15 +43,15 @@ class Summary:
     average_executed_steps_interval: tuple[float, float]
     """Percentile bootstrap interval of AES."""
     planning_seconds: float
-    """Seconds spent planning."""
+    """Total planning time, in seconds."""
     simulation_seconds: float
-    """Seconds spent in controllers and simulators."""
+    """Total time in controllers and simulators, in seconds."""
     average_replans: float
     """Mean number of plans after the first."""
     spl: float | None = None
     """SPL: success weighted by path length (Anderson et al. 2018), if the shortest and the executed paths are known."""
     average_score: float | None = None
-    """Mean of another benchmark's score, under its protocol."""
+    """Mean score of another benchmark, under its protocol."""
 
     def to_json(self) -> dict[str, Any]:
         """A JSON-serialisable dict."""
@@ -72,16 +72,16 @@ def bootstrap_interval(values: Sequence[float], resamples: int = _RESAMPLES) -> 
     """95 % percentile bootstrap interval of the mean; deterministic."""
     data = np.asarray(values, np.float64)
     rng = np.random.default_rng(0)
-    # Row by row: all resamples of a long list at once would not fit in memory.
+    # Row by row: all resamples at once may not fit in memory.
     means = np.array([data[rng.integers(len(data), size=len(data))].mean() for _ in range(resamples)])
     low, high = np.percentile(means, [2.5, 97.5])
     return float(low), float(high)
 
 
 def success_by_path_length(rows: Sequence[Row]) -> float | None:
-    """SPL: the mean over instances of success * shortest / max(executed, shortest) path; None if a path is unknown.
+    """SPL: mean over instances of success * shortest / max(executed, shortest) path; None if a path is unknown.
 
-    An instance that starts in the goal region has no path to compare: it counts as its success.
+    An instance that starts in the goal region has no path to compare and counts as its success.
     """
     shares = []
     for row in rows:
@@ -93,7 +93,7 @@ def success_by_path_length(rows: Sequence[Row]) -> float | None:
 
 
 def summarize_cell(rows: Sequence[Row], config: Mapping[str, Any]) -> Summary:
-    """Summarise rows of one environment, method, protocol and distribution, of one or more seeds."""
+    """Summarise rows of one environment, method, protocol and distribution, over one or more seeds."""
     first, n = rows[0], len(rows)
     successes = sum(row.success for row in rows)
     steps = [row.steps for row in sorted(rows, key=lambda row: (row.seed, row.instance))]

@@ -1,1 +1,1 @@
-"""Inference without torch: networks as ONNX graphs, computed by ONNX Runtime on the calling thread."""
+"""Inference without torch: networks as ONNX graphs, evaluated by ONNX Runtime on the calling thread."""

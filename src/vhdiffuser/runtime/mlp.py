@@ -12,9 +12,9 @@ from vhdiffuser.runtime.unet import Tensors
 
 
 def length_model(tensors: Tensors, goal_dims: Sequence[int], about: str = "") -> bytes:
-    """f_theta: `s` (n, d) and `g` (n, goal_dim), normalised -> `f` (n, quantiles)."""
+    """f_theta: normalised `s` (n, d) and `g` (n, goal_dim) -> `f` (n, quantiles)."""
     graph = Graph()
-    of_goal = "phi_g" if "phi_g.B" in tensors else "phi_s"  # where goals are whole states, one encoder serves both
+    of_goal = "phi_g" if "phi_g.B" in tensors else "phi_s"  # if goals are full states, one encoder serves both
     d, goal_dim = tensors["phi_s.B"].shape[0], tensors[f"{of_goal}.B"].shape[0]
     s, g = graph.input("s", ["n", d]), graph.input("g", ["n", goal_dim])
 
@@ -35,7 +35,8 @@ def length_model(tensors: Tensors, goal_dims: Sequence[int], about: str = "") ->
 
 
 def quasimetric_model(tensors: Tensors, goal_dims: Sequence[int], shape: Sequence[int], about: str = "") -> bytes:
-    """f_theta with a quasimetric head of (quantiles, components, latent): inputs and output as of `length_model`."""
+    """f_theta with a quasimetric head of shape (quantiles, components, latent); inputs and output as in
+    `length_model`."""
     graph = Graph()
     rest = tensors["rest"]
     s, g = graph.input("s", ["n", len(rest)]), graph.input("g", ["n", len(goal_dims)])
@@ -61,7 +62,7 @@ def quasimetric_model(tensors: Tensors, goal_dims: Sequence[int], shape: Sequenc
 
 
 def dynamics_model(tensors: Tensors, body: int, about: str = "") -> bytes:
-    """Inverse dynamics: `body` (n, p), normalised, and `relative` (n, ahead * goal_dim) -> `action` (n, m)."""
+    """Inverse dynamics: normalised `body` (n, p) and `relative` (n, ahead * goal_dim) -> `action` (n, m)."""
     graph = Graph()
     last = max(int(key.split(".")[1]) for key in tensors)
     ahead = tensors["layers.0.weight"].shape[1] - body
@@ -72,7 +73,7 @@ def dynamics_model(tensors: Tensors, body: int, about: str = "") -> bytes:
 
 
 def _normalised_layers(graph: Graph, x: str, tensors: Tensors, name: str, end: int | None = None) -> str:
-    """Linear, LayerNorm, ReLU, as often as there are such layers before number `end`."""
+    """Linear, LayerNorm, ReLU for each such layer before number `end`."""
     number = 0
     while f"{name}.{number}.weight" in tensors and number != end:
         norm = f"{name}.{number + 1}"
@@ -91,7 +92,7 @@ def _linear(graph: Graph, x: str, tensors: Tensors, name: str) -> str:
 def length_shapes(
     state_dim: int, goal_dim: int | None, quantiles: int, features: int, width: int, depth: int, relative: bool
 ) -> dict[str, tuple[int, ...]]:
-    """Name and shape of every tensor of a Length Predictor; without `goal_dim` goals are whole states."""
+    """Names and shapes of a Length Predictor's tensors; without `goal_dim`, goals are full states."""
     goal = state_dim if goal_dim is None else goal_dim
     inputs = 2 * features + state_dim + (1 + relative) * (2 * features + goal)
     shapes: dict[str, tuple[int, ...]] = {"phi_s.B": (state_dim, features)}
@@ -103,7 +104,7 @@ def length_shapes(
 def quasimetric_shapes(
     state_dim: int, goal_dim: int | None, outputs: int, features: int, width: int, depth: int
 ) -> dict[str, tuple[int, ...]]:
-    """Name and shape of every tensor of a Length Predictor with a quasimetric head of so many latent numbers."""
+    """Names and shapes of the tensors of a Length Predictor with a quasimetric head of `outputs` latent numbers."""
     goal = state_dim if goal_dim is None else goal_dim
     shapes: dict[str, tuple[int, ...]] = {"rest": (state_dim,)}
     parts = [("phi_g", "mlp", "head", goal)]
@@ -117,7 +118,7 @@ def quasimetric_shapes(
 
 
 def dynamics_shapes(inputs: int, actions: int, hidden: int, layers: int) -> dict[str, tuple[int, ...]]:
-    """Name and shape of every tensor of an inverse dynamics model."""
+    """Names and shapes of an inverse dynamics model's tensors."""
     last = f"layers.{3 * layers}"
     shapes = _layer_shapes("layers", inputs, hidden, layers)
     return shapes | {f"{last}.weight": (actions, hidden), f"{last}.bias": (actions,)}

@@ -1,4 +1,4 @@
-"""A network as a function of arrays, whatever computes it."""
+"""Networks as functions of arrays, independent of what evaluates them."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from vhdiffuser.errors import DataError, VhdError
+from vhdiffuser.signals import held_signals
 from vhdiffuser.types import FloatArray
 
 
@@ -21,29 +22,29 @@ class Network(Protocol):
 
     @property
     def tensors(self) -> dict[str, FloatArray]:
-        """Its tensors by name, as in its model file."""
+        """Tensors by name, as in the model file."""
         ...
 
     def __call__(self, *inputs: FloatArray | int) -> FloatArray:
-        """Its output for a batch of inputs; a number (a diffusion time) holds for the whole batch."""
+        """Evaluate a batch of inputs; a scalar (a diffusion time) applies to the whole batch."""
         ...
 
 
 def check_shapes(tensors: Mapping[str, FloatArray], wanted: Mapping[str, tuple[int, ...]]) -> None:
-    """Raise `DataError` for tensors of other names or shapes than wanted, and for those that hold no real numbers."""
+    """Raise `DataError` if tensors have the wrong names, shapes or types."""
     for name in sorted(tensors.keys() | wanted.keys()):
         here = tensors[name].shape if name in tensors else "missing"
         if here != wanted.get(name, "unknown"):
             raise DataError(f"tensor '{name}' is {here}, but should be {wanted.get(name, 'absent')}")
-        if tensors[name].dtype.kind != "f":
-            raise DataError(f"tensor '{name}' holds {tensors[name].dtype.name}, but should hold float32")
+        if tensors[name].dtype != np.float32:
+            raise DataError(f"tensor '{name}' contains {tensors[name].dtype.name}, but should contain float32")
 
 
 def weights_digest(network: Network) -> str:
-    """SHA-256 of a network's tensors or, if it was read from an .onnx file, of that file."""
+    """SHA-256 of a network's tensors or, for a network read from an .onnx file, of that file."""
     if not isinstance(network, OnnxNetwork):
         return _tensors_digest(network.tensors)
-    if network not in _digests:  # it never changes
+    if network not in _digests:  # cached: it never changes
         named = network.named_tensors
         _digests[network] = hashlib.sha256(network.model).hexdigest() if named is None else _tensors_digest(named)
     return _digests[network]
@@ -58,28 +59,28 @@ def _tensors_digest(tensors: Mapping[str, FloatArray]) -> str:
 
 
 class OnnxNetwork:
-    """An ONNX model computed by ONNX Runtime on the calling thread. Several threads may call it at once."""
+    """An ONNX model evaluated by ONNX Runtime on the calling thread. Safe to call from several threads."""
 
     def __init__(self, model: bytes | Callable[[], bytes], tensors: Mapping[str, FloatArray] | None = None) -> None:
-        """`model` is an .onnx file's content, or a function that makes it on first use. `tensors` are those that it is
-        made from; without them it cannot be saved as a model file."""
+        """`model` is the content of an .onnx file, or a function that builds it on first use. `tensors` are those it is
+        built from; without them it cannot be saved as a model file."""
         self._model, self.named_tensors = model, None if tensors is None else dict(tensors)
         self._lock = Lock()
 
     @cached_property
     def model(self) -> bytes:
-        """The content of its .onnx file."""
+        """Content of the .onnx file."""
         return self._model if isinstance(self._model, bytes) else self._model()
 
     @property
     def tensors(self) -> dict[str, FloatArray]:
-        """Its tensors by name."""
+        """Tensors by name."""
         if self.named_tensors is None:
-            raise VhdError("a network read from an .onnx file cannot be saved again: save what it was exported from.")
+            raise VhdError("a network read from an .onnx file cannot be saved: save the model it was exported from.")
         return self.named_tensors
 
     def __call__(self, *inputs: FloatArray | int) -> FloatArray:
-        """Its output for a batch of inputs."""
+        """Evaluate a batch of inputs."""
         feeds = {
             name: np.array([value]) if isinstance(value, int) else value
             for name, value in zip(self._inputs, inputs, strict=True)
@@ -88,7 +89,7 @@ class OnnxNetwork:
 
     @cached_property
     def _session(self):  # type: ignore[no-untyped-def]  # onnxruntime has no types
-        """Made on first use: it takes some hundredths of a second."""
+        """Created on first use, which takes some hundredths of a second."""
         with self._lock:
             return self.__dict__.get("_session") or _session(self.model)
 
@@ -97,7 +98,7 @@ class OnnxNetwork:
         return [item.name for item in self._session.get_inputs()]
 
     def __deepcopy__(self, memo: object) -> OnnxNetwork:
-        return self  # it never changes
+        return self  # cached: it never changes
 
     def __reduce__(self) -> tuple[type[OnnxNetwork], tuple[bytes, dict[str, FloatArray] | None]]:
         return OnnxNetwork, (self.model, self.named_tensors)
@@ -107,10 +108,11 @@ _digests: WeakKeyDictionary[OnnxNetwork, str] = WeakKeyDictionary()
 
 
 def _session(model: bytes):  # type: ignore[no-untyped-def]  # onnxruntime has no types
-    # Its official builds otherwise write a device id and send what is run here to its makers.
+    # Official builds would otherwise store a device id and send telemetry.
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     try:
-        import onnxruntime
+        with held_signals():
+            import onnxruntime
     except ImportError as error:
         raise VhdError(
             f"planning needs onnxruntime, which cannot be imported ({error}): pip install onnxruntime"
@@ -118,5 +120,5 @@ def _session(model: bytes):  # type: ignore[no-untyped-def]  # onnxruntime has n
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 3
-    options.enable_mem_reuse = False  # planning it takes four fifths of the set-up, and saves no time after it
+    options.enable_mem_reuse = False  # memory planning takes four fifths of the set-up and saves no time afterwards
     return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])

@@ -1,6 +1,6 @@
-"""Writes ONNX models: as much of the format (`onnx.proto`, onnx.ai) as our networks need.
+"""Writer for ONNX models: the part of the format (`onnx.proto`, onnx.ai) that our networks need.
 
-The `onnx` package does this too, but takes 50 MB and a quarter of a second to import, too much for a robot's computer.
+The `onnx` package could do this, but takes 50 MB and a quarter of a second to import, too much for an onboard computer.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ IR_VERSION = 8
 OPSET = 17
 _TYPES = {"float32": 1, "int64": 7}
 _FEW = 4096
-"""Numbers of a constant that is worth a comparison: those of all weights together would take longer to compare."""
+"""Constants up to this size are deduplicated; comparing large weights would take too long."""
 Size = int | str
-"""A dimension: a number, or the name of one that varies."""
+"""A dimension: a number, or the name of a variable one."""
 
 
 class Graph:
-    """An ONNX graph under construction. Values are referred to by name."""
+    """An ONNX graph under construction. Values are identified by name."""
 
     def __init__(self) -> None:
         self._nodes: list[bytes] = []
@@ -31,12 +31,12 @@ class Graph:
         self._count = 0
 
     def input(self, name: str, shape: Sequence[Size], dtype: str = "float32") -> str:
-        """An input of the model."""
+        """Add a model input."""
         self._inputs.append(_bytes(11, _value_info(name, shape, dtype)))
         return name
 
     def constant(self, values: npt.ArrayLike) -> str:
-        """A constant, float32 or int64; equal ones of few numbers are stored once."""
+        """Add a float32 or int64 constant; equal small constants are stored once."""
         array = np.asarray(values)
         array = np.ascontiguousarray(array, np.int64 if array.dtype.kind == "i" else np.float32)
         content = repr((array.shape, array.dtype.name)).encode() + array.tobytes() if array.size <= _FEW else b""
@@ -47,19 +47,19 @@ class Graph:
         return name
 
     def add(self, operator: str, *inputs: str, **attributes: int | float | Sequence[int]) -> str:
-        """The output of a new node."""
+        """Add a node and return its output."""
         return self.add_all(operator, 1, *inputs, **attributes)[0]
 
     def add_all(
         self, operator: str, outputs: int, *inputs: str, **attributes: int | float | Sequence[int]
     ) -> list[str]:
-        """All outputs of a new node."""
+        """Add a node and return all its outputs."""
         names = [self._new("v") for _ in range(outputs)]
         self._nodes.append(_node(operator, inputs, names, attributes))
         return names
 
     def model(self, value: str, output: str, shape: Sequence[Size], about: str = "") -> bytes:
-        """The model file, whose one output is `value` under the name `output`."""
+        """Serialise the model with one output: `value`, renamed to `output`."""
         graph = b"".join(
             [
                 *self._nodes,
@@ -79,7 +79,7 @@ class Graph:
 
 
 def _varint(value: int) -> bytes:
-    value &= 2**64 - 1  # negative numbers take ten bytes
+    value &= 2**64 - 1  # negative varints take ten bytes
     out = bytearray()
     while value >= 128:
         out.append(value & 127 | 128)

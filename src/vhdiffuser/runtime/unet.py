@@ -1,8 +1,8 @@
 """Diffuser's temporal U-Net (`vhdiffuser.diffusion.unet`) as an ONNX graph, from the same tensors.
 
-Every convolution is one matrix product over all knots of all trajectories: rows are knots, columns the channels of
-the neighbours that its kernel covers. A runtime's own 1-D convolution multiplies trajectory by trajectory, and with
-a dozen knots each that leaves most of a core's arithmetic unused: this graph takes a third to a tenth of the time.
+Each convolution is one matrix product over all knots of all trajectories: rows are knots, columns are the channels of
+the neighbours covered by the kernel. ONNX Runtime's own 1-D convolution handles one trajectory at a time, which leaves
+most of a core idle with a dozen knots each; this graph takes a third to a tenth of the time.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ from vhdiffuser.types import FloatArray
 
 GROUPS = 8
 _EPS = 1e-5
-"""GroupNorm's, as in torch."""
+"""Epsilon of GroupNorm, as in torch."""
 
 Tensors = Mapping[str, FloatArray]
 """A network's tensors by name, float32."""
 
 
 def unet_model(tensors: Tensors, about: str = "") -> bytes:
-    """The ONNX model: `tau` (B, K, d) and `level` (1,), the diffusion time -> `predicted` (B, K, d); any B and K."""
+    """Build the ONNX model: `tau` (B, K, d) and diffusion time `level` (1,) -> `predicted` (B, K, d), for any B and
+    K."""
     return Unet(tensors).model(about)
 
 
@@ -61,7 +62,7 @@ class Unet:
         return self.graph.model(self.end(x), "predicted", ["B", "K", self.width], about)
 
     def begin(self) -> str:
-        """tau, padded with its last knot to a length that can be halved."""
+        """tau, padded with its last knot to a length divisible by two at every level."""
         graph = self.graph
         tau = graph.input("tau", ["B", "K", self.width])
         self.counts = graph.add("Shape", tau, start=1, end=2)  # (1,)
@@ -71,11 +72,11 @@ class Unet:
         return graph.add("Gather", tau, graph.add("Min", self.knots[0], last), axis=1)
 
     def end(self, x: str) -> str:
-        """The output without the padding."""
+        """Remove the padding."""
         return self.graph.add("Slice", x, self.graph.constant([0]), self.counts, self.graph.constant([1]))
 
     def _index_neighbours(self, count: str) -> None:
-        """Rows of the neighbours of every knot, in an array padded by the kernel's reach, at each level."""
+        """Rows of each knot's neighbours, in an array padded by the kernel's reach, for each level."""
         graph, multiple = self.graph, 2 ** (self.depth - 1)
         zero, one, two = graph.constant(0), graph.constant(1), graph.constant(2)
         rounded = graph.add("Add", count, graph.constant(multiple - 1))
@@ -94,7 +95,8 @@ class Unet:
         self.halving = [around(graph.add("Mul", knots, two), 3) for knots in self.knots[1:]]
 
     def time_biases(self) -> None:
-        """The diffusion time's share of every residual block: one MLP, then all blocks' layers in one product."""
+        """Contribution of the diffusion time to each residual block: one MLP, then the layers of all blocks in one
+        product."""
         graph, tensors = self.graph, self.tensors
         time = graph.add("Cast", graph.input("level", [1], "int64"), to=1)
         frequencies = graph.constant(time_frequencies(tensors))
@@ -117,7 +119,7 @@ class Unet:
         )
 
     def residual(self, x: str, name: str, place: int) -> str:
-        """Two convolution blocks with the diffusion time added between them, and a skip connection."""
+        """Two convolution blocks with the diffusion time added in between, and a skip connection."""
         y = self.timed_block(self.block(x, f"{name}.blocks.0", place), name, place)
         same = f"{name}.residual_conv.weight" not in self.tensors
         return self.sum(y, x if same else self.alone(x, f"{name}.residual_conv", place))
@@ -127,7 +129,7 @@ class Unet:
         return self.graph.add("Add", x, y)
 
     def timed_block(self, x: str, name: str, place: int) -> str:
-        """The second block of a residual one, on x plus the diffusion time's (1, C), the same for every knot."""
+        """Second block of a residual block, applied to x plus the diffusion time's (1, C), the same for each knot."""
         return self.block(self.sum(x, self.time_bias[name]), f"{name}.blocks.1", place)
 
     def block(self, x: str, name: str, place: int) -> str:
@@ -136,25 +138,25 @@ class Unet:
         return self.mish(self.group_norm(y, f"{name}.block.2", place))
 
     def alone(self, x: str, name: str, place: int) -> str:
-        """A layer on every knot alone."""
+        """Pointwise layer."""
         return self.product(x, *self._layer(name), None)
 
     def halved(self, x: str, name: str, place: int) -> str:
-        """The convolution over three knots at every second one."""
+        """Strided convolution over three knots: halves the number of knots."""
         return self.product(x, *self._layer(name), self.halving[place])
 
     def doubled(self, x: str, name: str, place: int) -> str:
-        """The transposed convolution of kernel 4 and stride 2: an even and an odd knot from every knot's neighbours."""
+        """Transposed convolution of kernel 4 and stride 2: an even and an odd knot from each knot's neighbours."""
         weight, bias = self._layer(name)  # (I, O, 4), (O,)
         none = np.zeros_like(weight[:, :, 0])
-        even = np.stack([weight[:, :, 3], weight[:, :, 1], none], axis=2)  # (I, O, 3): of the knots before, at, after
+        even = np.stack([weight[:, :, 3], weight[:, :, 1], none], axis=2)  # (I, O, 3): previous, current and next knot
         odd = np.stack([none, weight[:, :, 2], weight[:, :, 0]], axis=2)
         both = np.concatenate([even, odd], axis=1).transpose(1, 0, 2)  # (2 O, I, 3)
         y = self.product(x, both, np.tile(bias, 2), self.three[place])
         return self.graph.add("Reshape", y, self.graph.constant(np.array([0, -1, len(bias)])))
 
     def joined(self, x: str, skip: str, place: int) -> str:
-        """Both, channel by channel."""
+        """Concatenate channels."""
         return self.graph.add("Concat", x, skip, axis=2)
 
     def _layer(self, name: str) -> tuple[FloatArray, FloatArray]:
@@ -172,7 +174,7 @@ class Unet:
         return graph.add("Add", graph.add("MatMul", x, graph.constant(flat)), graph.constant(bias))
 
     def group_norm(self, x: str, name: str, place: int) -> str:
-        """Moments by channel over time, averaged over each group by a constant matrix."""
+        """GroupNorm: moments by channel over time, averaged over each group by a constant matrix."""
         graph, gain, shift = self.graph, self.tensors[f"{name}.weight"], self.tensors[f"{name}.bias"]
         width = len(gain) // GROUPS
         average = graph.constant(np.kron(np.eye(GROUPS), np.full((width, width), 1 / width)).astype(np.float32))
@@ -185,7 +187,7 @@ class Unet:
         return graph.add("Add", graph.add("Mul", centred, scale), graph.constant(shift))
 
     def mish(self, x: str) -> str:
-        """x tanh(log(1 + e^x)) = x - 2x / ((1 + e^x)^2 + 1): one exponential, and right where it overflows."""
+        """x tanh(log(1 + e^x)) = x - 2x / ((1 + e^x)^2 + 1): one exponential, and correct when it overflows."""
         graph, one = self.graph, self.graph.constant(np.float32(1))
         grown = graph.add("Add", graph.add("Exp", x), one)
         whole = graph.add("Add", graph.add("Mul", grown, grown), one)
@@ -193,13 +195,13 @@ class Unet:
 
 
 def time_frequencies(tensors: Tensors) -> FloatArray:
-    """(dim / 2,) of the diffusion time's sines and cosines."""
+    """(dim / 2,) frequencies of the diffusion time's sines and cosines."""
     half = tensors["time_mlp.1.weight"].shape[1] // 2
     return np.exp(np.arange(half, dtype=np.float32) * np.float32(-math.log(10000) / (half - 1)))
 
 
 def unet_shapes(width: int, dim: int, dim_mults: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
-    """Name and shape of every tensor of a U-Net on knots of `width` numbers."""
+    """Names and shapes of the tensors of a U-Net on knots of `width` numbers."""
     widths = [width, *(dim * mult for mult in dim_mults)]
     shapes: dict[str, tuple[int, ...]] = {}
 

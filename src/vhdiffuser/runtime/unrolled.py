@@ -1,9 +1,9 @@
-"""The U-Net for few knots of a fixed number, unrolled: every convolution over time is one dense matrix.
+"""The U-Net unrolled for a small fixed number of knots: each convolution over time becomes one dense matrix.
 
-With 8 knots (4 and 2 at the lower levels) most of a kernel of five lies beyond the ends, so a dense matrix over all
-knots has fewer numbers than the convolution multiplies, and nothing has to be gathered: a batch of short windows takes
-two thirds of the time of the general graph (`vhdiffuser.runtime.unet`), with the same output. What depends on the
-diffusion time alone is computed once per level, as biases of the graph's layers.
+With 8 knots (4 and 2 at the lower levels) most of a kernel of five lies beyond the ends. A dense matrix over all knots
+then has fewer multiplications than the convolution and needs no gathering: a batch of short windows takes two thirds of
+the time of the general graph (`vhdiffuser.runtime.unet`), with the same output. Everything that depends only on the
+diffusion time is computed once per level, as biases.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from vhdiffuser.runtime.unet import GROUPS, Tensors, Unet, time_frequencies, une
 from vhdiffuser.types import FloatArray, IntArray
 
 SHORT = (4, 8)
-"""Numbers of knots for which the unrolled network is the faster one."""
+"""Numbers of knots for which the unrolled network is faster."""
 
 
 class UnetNetwork(OnnxNetwork):
-    """The U-Net for any number of knots; for few, an unrolled one is made on first use."""
+    """The U-Net for any number of knots; unrolled networks for few knots are built on first use."""
 
     def __init__(self, tensors: Tensors) -> None:
         super().__init__(partial(unet_model, tensors), tensors)
@@ -33,17 +33,27 @@ class UnetNetwork(OnnxNetwork):
         (knots,) = (item.shape[1] for item in inputs if not isinstance(item, int))
         if knots not in SHORT or knots % self._multiple:
             return super().__call__(*inputs)
+        return self._for(knots)(*inputs)
+
+    def warm_up(self) -> None:
+        """Build the graphs for all numbers of knots now rather than on first use."""
+        width = self.tensors["final_conv.1.bias"].size
+        for knots in (*SHORT, 2 * max(SHORT)):
+            if knots % self._multiple == 0:
+                self(np.zeros((1, knots, width), np.float32), 0)
+
+    def _for(self, knots: int) -> UnrolledNetwork:
         with self._lock:
             if knots not in self._unrolled:
                 self._unrolled[knots] = UnrolledNetwork(self.tensors, knots)
-        return self._unrolled[knots](*inputs)
+        return self._unrolled[knots]
 
     def __reduce__(self) -> tuple[type[UnetNetwork], tuple[dict[str, FloatArray]]]:  # type: ignore[override]
         return UnetNetwork, (self.tensors,)
 
 
 class UnrolledNetwork(OnnxNetwork):
-    """The U-Net for one number of knots, which must be divisible as often as the network halves it."""
+    """The U-Net for a fixed number of knots, divisible by two as often as the network halves it."""
 
     def __init__(self, tensors: Tensors, knots: int) -> None:
         graph = _Unrolled(tensors, knots)
@@ -60,7 +70,7 @@ class UnrolledNetwork(OnnxNetwork):
         return self._session.run(None, {"tau": tau, **self._biases[level]})[0]
 
     def _biases_at(self, level: int) -> dict[str, FloatArray]:
-        """The bias of every residual block's second layer, with the diffusion time's share of its input."""
+        """Bias of each residual block's second layer, including the contribution of the diffusion time."""
         tensors = self.tensors
         angles = np.float32(level) * time_frequencies(tensors)
         t = np.concatenate([np.sin(angles), np.cos(angles)])
@@ -78,14 +88,15 @@ class UnrolledNetwork(OnnxNetwork):
 
 
 class _Unrolled(Unet):
-    """Activations are (B, knots * channels), ordered by (group, knot, channel): a group's numbers lie together."""
+    """Activations are (B, knots * channels), ordered by (group, knot, channel), so that each group is contiguous."""
 
     def __init__(self, tensors: Tensors, knots: int) -> None:
         super().__init__(tensors)
         self.count = knots
-        self.order: dict[str, IntArray] = {}  # of each activation: index knot * channels + channel of every entry
+        self.order: dict[str, IntArray] = {}  # for each activation, the index knot * channels + channel of each entry
         self.shares: dict[str, tuple[FloatArray, FloatArray]] = {}
-        """Of each residual block: (C, n) from what is added to all knots to its second layer's outputs; their bias."""
+        """For each residual block: (C, n) map from what is added to all knots to its second layer's outputs, and their
+        bias."""
 
     def begin(self) -> str:
         graph, size = self.graph, self.count * self.width
@@ -101,7 +112,7 @@ class _Unrolled(Unet):
         return self._known(super().sum(x, y), self.order[x])
 
     def time_biases(self) -> None:
-        """They are inputs of the graph, made with the blocks that they belong to."""
+        """Inputs of the graph, created with their blocks."""
 
     def timed_block(self, x: str, name: str, place: int) -> str:
         weight, bias = self._layer(f"{name}.blocks.1.block.0")
@@ -159,7 +170,7 @@ class _Unrolled(Unet):
 
     @staticmethod
     def _matrix(weight: FloatArray, n: int, reach: int, stride: int = 1) -> FloatArray:
-        """The convolution with weight (O, I, kernel) as a matrix (n, I, n / stride, O) from all knots to all knots."""
+        """A convolution with weight (O, I, kernel) as a matrix (n, I, n / stride, O) between all knots."""
         O, I, kernel = weight.shape  # noqa: E741
         dense = np.zeros((n, I, n // stride, O), np.float32)
         for to in range(n // stride):
@@ -169,7 +180,7 @@ class _Unrolled(Unet):
         return dense
 
     def _product(self, x: str, dense: FloatArray, bias: FloatArray, given: str | None = None) -> str:
-        """x times dense (n, I, m, O), both in their activations' orders, plus a bias (O,), or one that is given."""
+        """x times dense (n, I, m, O), each in its activation's order, plus a bias (O,) or a given one."""
         n, I, m, O = dense.shape  # noqa: E741
         order = _grouped(m, O) if O % GROUPS == 0 else np.arange(m * O)
         matrix = dense.reshape(n * I, m * O)[np.ix_(self.order[x], order)]

@@ -1,6 +1,6 @@
-"""Checkpoints of a running training: safetensors files with a JSON header, written atomically.
+"""Training checkpoints: safetensors files with a JSON header, written atomically.
 
-A run keeps its last two. If the last one is damaged, training goes on from the one before, and says so.
+A run keeps its last two. If the last one is damaged, training resumes from the previous one, with a warning.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from vhdiffuser.training.task import Task
 from vhdiffuser.weights.format import FORMAT, Tensors, read_tensors, renamed, save_tensors
 
 NAME, BEFORE = "checkpoint.safetensors", "checkpoint-before.safetensors"
-"""The last checkpoint, and the one before it."""
+"""File names of the last checkpoint and the previous one."""
 _SLOTS = ({"step", "exp_avg", "exp_avg_sq"}, {"momentum"}, {"step", "mean", "square"})
-"""What AdamW and Muon keep of a parameter."""
+"""State that AdamW and Muon keep per parameter."""
 _MOST_MINI_BATCHES = 65_536
-"""Of an update; a header that claims more was damaged, and the first update would never end."""
-_START_OVER = "Delete it, or pass --restart, to train from the beginning."
-# These may change when a run is resumed; everything else must be the same.
+"""Largest plausible number per update; a header with more is damaged, and the first update would never end."""
+_START_OVER = "Delete it, or pass --restart, to train from scratch."
+# These may change when a run is resumed; everything else must stay the same.
 FREE = (
     "updates",
     "minutes",
@@ -60,7 +60,7 @@ def save_checkpoint(
 ) -> None:
     """Write the weights, their EMA, the optimiser's moments, and a header that identifies the run.
 
-    `mini_batches` are those of one update, which any number of processes may share when the run is resumed.
+    `mini_batches` is the number per update; any number of processes may share them when the run is resumed.
     """
     tensors = {f"network.{key}": value for key, value in network.state_dict().items()}
     tensors |= {f"ema.{key}": value for key, value in ema.state_dict().items()}
@@ -79,7 +79,7 @@ def save_checkpoint(
 
 
 def _keep_before(folder: Path) -> None:
-    """Make the last checkpoint the one before; there is always a last one, even if we are killed here."""
+    """Turn the last checkpoint into the previous one; a last one exists at all times, even if we are killed here."""
     last, before = folder / NAME, folder / BEFORE
     if not last.exists():
         return
@@ -87,35 +87,35 @@ def _keep_before(folder: Path) -> None:
         temporary.unlink()
         try:
             os.link(last, temporary)
-        except OSError:  # a file system without hard links
+        except OSError:  # file system without hard links
             shutil.copyfile(last, temporary)
 
 
 def load_checkpoint(
     folder: Path, task: Task, config: LoopConfig, network: nn.Module, ema: nn.Module, optimizer: torch.optim.Optimizer
 ) -> tuple[int, float, int | None]:
-    """Restore the folder's checkpoint, if any; returns (updates made, seconds trained, mini-batches of an update)."""
+    """Restore the folder's checkpoint, if any; returns (updates, seconds trained, mini-batches per update)."""
     path, (content, header) = folder / NAME, _read(folder)
     if not header:
         return 0, 0.0, None
     ours, theirs = _identity(task, config), header["identity"]
     theirs["config"] = renamed(theirs.get("model", {}).get("kind", ""), theirs.get("config", {}))
-    if theirs["config"].get("evening"):  # 0 is today's behaviour
+    if theirs["config"].get("evening"):  # 0 is the current behaviour
         raise DataError(
-            f"{path}: its run averages the data's states over time (`evening`), which this version does not support. "
-            "Give another --name, or --restart to train from the beginning."
+            f"{path}: its run averages the data's states over time (`evening`), which this version does not "
+            "support. Use another --name, or --restart to train from scratch."
         )
     differing = [
         f"{part}.{key} was {json.dumps(theirs.get(part, {}).get(key))}, now {json.dumps(value)}"
         for part, values in ours.items()
         for key, value in values.items()
-        # A setting that is newer than the checkpoint was off (None or False).
+        # A setting newer than the checkpoint was off (None or False).
         if theirs.get(part, {}).get(key) != value and (value or key in theirs.get(part, {}))
     ]
     if differing:
         raise DataError(
-            f"{path} belongs to another run: {'; '.join(differing)}. "
-            "Give the same options to continue, another --name, or --restart to train from the beginning."
+            f"{path} belongs to another run: {'; '.join(differing)}. Use the same options to continue, another "
+            "--name, or --restart to train from scratch."
         )
     try:
         tensors = state_dict(content)
@@ -131,22 +131,22 @@ def load_checkpoint(
         return header["update"], float(header["seconds"]), header.get("mini_batches")
     except (RuntimeError, ValueError, KeyError, TypeError, AttributeError) as error:
         reason = str(error).partition("\n")[0]
-        raise DataError(f"{path}: does not fit the network in training ({reason}). {_START_OVER}") from error
+        raise DataError(f"{path}: does not fit the network being trained ({reason}). {_START_OVER}") from error
 
 
 def _check_slots(optimizer: torch.optim.Optimizer, slots: dict[int, dict[str, torch.Tensor]]) -> None:
-    """The optimiser itself takes moments of any number and shape, and fails when it uses them."""
+    """Validate the moments: the optimiser accepts any number and shape, and fails only when it uses them."""
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     for index, values in slots.items():
         if set(values) not in _SLOTS:
             raise ValueError(f"the optimiser has {', '.join(values)} of parameter {index}")
         for slot, value in values.items():
-            if value.dim() and value.shape != parameters[index].shape:
+            if value.shape != (() if slot == "step" else parameters[index].shape):
                 raise ValueError(f"the optimiser's {slot} of parameter {index} has shape {tuple(value.shape)}")
 
 
 def _read(folder: Path) -> tuple[Tensors, dict[str, Any]]:
-    """The last checkpoint; if it is damaged, the one before; nothing without any."""
+    """The last checkpoint; if it is damaged, the previous one; None if there is none."""
     last, before = folder / NAME, folder / BEFORE
     if not last.exists() and not before.exists():
         return {}, {}
@@ -158,10 +158,12 @@ def _read(folder: Path) -> tuple[Tensors, dict[str, Any]]:
         try:
             found = _checked(before)
         except DataError:
-            raise DataError(f"{error} The one before it, {before.name}, is damaged too. {_START_OVER}") from error
+            raise DataError(
+                f"{error} The previous checkpoint, {before.name}, is damaged as well. {_START_OVER}"
+            ) from error
         warn(f"{error} Training resumes from the previous checkpoint, update {found[1]['update']}.")
         with suppress(OSError), atomic_path(last) as temporary:
-            shutil.copyfile(before, temporary)  # the damaged one must not become the one before
+            shutil.copyfile(before, temporary)  # the damaged one must not become the previous one
         return found
 
 
@@ -179,14 +181,14 @@ def _checked(path: Path) -> tuple[Tensors, dict[str, Any]]:
         raise DataError(f"{path}: not a checkpoint (of update {header['update']:g}, after {header['seconds']:g} s).")
     if not all(isinstance(part, dict) for part in header["identity"].values()):
         raise DataError(f"{path}: not a checkpoint (its header's 'identity' is damaged).")
-    mini_batches = header.get("mini_batches", 1)  # the first releases did not say
+    mini_batches = header.get("mini_batches", 1)  # the first releases did not record it
     if not isinstance(mini_batches, int) or not 1 <= mini_batches <= _MOST_MINI_BATCHES:
         raise DataError(f"{path}: not a checkpoint (its header's 'mini_batches' is {shown(mini_batches)}).")
     return tensors, header
 
 
 def saved_update(folder: Path) -> int | None:
-    """Updates of the folder's last valid checkpoint, or None without one."""
+    """Updates of the folder's last valid checkpoint; None if there is none."""
     for name in (NAME, BEFORE):
         try:
             return int(_checked(folder / name)[1]["update"])
@@ -200,7 +202,7 @@ def _part(tensors: dict[str, torch.Tensor], prefix: str) -> dict[str, torch.Tens
 
 
 def _identity(task: Task, config: LoopConfig) -> dict[str, dict[str, Any]]:
-    """What must be the same for a checkpoint to be resumed, as JSON gives it back."""
+    """What must be equal for a checkpoint to be resumed, as JSON returns it."""
     header = task.header()
     identity = {
         "model": {"kind": header.kind, "data": header.data_fingerprint, "environment": header.spec["name"]},

@@ -17,9 +17,9 @@ class LoopConfig:
     """Settings of the training loop."""
 
     updates: int = 10_000
-    """Gradient updates in total."""
+    """Total number of gradient updates."""
     minutes: float | None = None
-    """Stop after this many minutes of training, if that comes first; the learning rate decays accordingly."""
+    """Stop after this many minutes if that comes first; the learning rate decays accordingly."""
     optimizer: Literal["adamw", "muon"] = "adamw"
     """AdamW, or Muon for the convolutions and AdamW for the rest."""
     learning_rate: float = 2e-4
@@ -27,17 +27,17 @@ class LoopConfig:
     warmup: int = 200
     """Updates over which the learning rate rises from 0."""
     final_rate: float = 0.05
-    """Share of the peak learning rate at the end of the cosine decay."""
+    """Learning rate at the end of the cosine decay, as a fraction of the peak."""
     weight_decay: float = 1e-4
     """Decoupled weight decay."""
     accumulate: int = 1
     """Mini-batches accumulated per update."""
     clip: float | None = 1.0
-    """Maximum gradient norm; none: no clipping."""
+    """Maximum gradient norm; none disables clipping."""
     ema: float = 0.999
     """Decay of the exponential moving average (EMA) of the weights, which is saved and used."""
     ema_every: int = 1
-    """Updates between two EMA steps."""
+    """Updates between EMA steps."""
     ema_from: int = 0
     """Update at which averaging starts; before it, the EMA equals the network."""
     precision: Precision = "auto"
@@ -49,12 +49,12 @@ class LoopConfig:
     seed: int = 0
     """Seed of weights and mini-batches."""
     checkpoint_minutes: float = 3.0
-    """Minutes between two checkpoints."""
+    """Minutes between checkpoints."""
     log_every: int = 50
-    """Updates between two lines of the log."""
+    """Updates between log lines."""
     snapshot_every: int | None = None
-    """Updates between two snapshots of the EMA weights, kept as model files in the run's folder `snapshots`, for
-    learning curves; none: no snapshots."""
+    """Updates between snapshots of the EMA weights, kept as model files in the run's folder `snapshots`, for learning
+    curves; none disables them."""
 
     def __post_init__(self) -> None:
         for name, value, known in (
@@ -81,10 +81,10 @@ class LoopConfig:
         for name, (low, high) in limits.items():
             value = getattr(self, name)
             if not (math.isfinite(value) and low <= value <= high):
-                allowed = f"{low} or more" if high == math.inf else f"{low} to {high}"
-                raise VhdError(f"{name} must be a number of {allowed}, got {value}.")
+                allowed = f">= {low}" if high == math.inf else f"from {low} to {high}"
+                raise VhdError(f"{name} must be a number {allowed}; got {value}.")
         for name in ("clip", "minutes", "threads", "snapshot_every"):
             if (value := getattr(self, name)) is not None and not 0 < value < math.inf:
-                raise VhdError(f"{name} must be above 0, or none, got {value}.")
+                raise VhdError(f"{name} must be > 0, or none; got {value}.")
         if self.threads is not None and self.threads > 1024:
-            raise VhdError(f"threads must be at most 1,024, got {self.threads}.")
+            raise VhdError(f"threads must be at most 1,024; got {self.threads}.")

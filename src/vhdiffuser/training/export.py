@@ -1,4 +1,4 @@
-"""Export runs to a folder of weights: half precision, small enough to ship with the package."""
+"""Export of runs to a folder of weights, in half precision: small enough to ship with the package."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from vhdiffuser.envs.environment import Environment
+from vhdiffuser.envs.registry import find_environment
 from vhdiffuser.errors import DataError, UnknownNameError
 from vhdiffuser.files import atomic_path, scratch_folder, sha256
 from vhdiffuser.locks import exclusive
@@ -26,9 +27,9 @@ from vhdiffuser.weights.format import (
 from vhdiffuser.weights.places import Source, file_name, find_model, run_folder, run_name, trained_models
 
 _SHARED = ("state_names", "goal_dims", "velocity_dims", "control_dt")
-"""What environments must have in common to use one planner."""
+"""Spec fields that must be equal for two environments to share a planner."""
 LIMIT = 10_000_000
-"""Maximum total bytes of the models of one environment."""
+"""Maximum total size of one environment's models, in bytes."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class ShippedModel:
     kind: str
     """`planner`, `length`, `route` or `dynamics`."""
     header: ModelHeader
-    """Its header, with the planning options to ship."""
+    """Header, with the planning options to ship."""
     parameters: int
     """Number of values in the file, trained and fixed."""
     bytes: int
@@ -50,7 +51,7 @@ class ShippedModel:
 def ship(environment: str, runs: dict[str, str], out: Path, gamma: float | None = None) -> dict[str, ShippedModel]:
     """Write `KIND.safetensors` to `out` for each kind and run name in `runs`, and `config.json`.
 
-    Nothing is written if any of them cannot ship. `gamma` replaces the margin of the planner's run.
+    Nothing is written if any model cannot ship. `gamma` replaces the margin of the planner's run.
     """
     loaded = {kind: _load(environment, kind, run, gamma) for kind, run in runs.items()}
     shipped: dict[str, ShippedModel] = {}
@@ -62,14 +63,30 @@ def ship(environment: str, runs: dict[str, str], out: Path, gamma: float | None 
         if total > LIMIT:
             sizes = ", ".join(f"{kind} {model.bytes / 1e6:.1f} MB" for kind, model in shipped.items())
             raise DataError(
-                f"{environment}: {total / 1e6:.1f} MB in total ({sizes}), but at most {LIMIT / 1e6:.0f} MB may ship. "
-                "Train narrower networks (--dim, --dim-mults)."
+                f"{environment}: {total / 1e6:.1f} MB in total ({sizes}), but at most {LIMIT / 1e6:.0f} MB may "
+                "ship. Train narrower networks (--dim, --dim-mults)."
             )
+        if "route" in shipped:
+            _write_table(folder / "route.safetensors")
         with exclusive(out, "exporting to it"):
             for draft in folder.iterdir():
                 with atomic_path(out / draft.name) as temporary:
                     temporary.write_bytes(draft.read_bytes())
     return shipped
+
+
+def runs_to_ship(environment: str, **names: str) -> dict[str, str]:
+    """Of an environment's runs by kind, those that ship: planner, Length Predictor and, where they are there or needed,
+    inverse dynamics model and route graph. Runs that are not named have their usual names."""
+    runs = {kind: names.get(kind) or run_name(kind) for kind in ("planner", "length", "dynamics", "route")}
+    known = find_environment(environment)
+    # Without a simulator, any controller may drive the robot; with one, its controller must be included.
+    needed = ["dynamics"] if known is not None and known.simulator is not None and known.learns_control else []
+    return {
+        kind: run
+        for kind, run in runs.items()
+        if kind in ("planner", "length", *needed) or (run_folder(environment, run) / "model.safetensors").exists()
+    }
 
 
 def read_shipped(folder: Path) -> dict[str, ShippedModel]:
@@ -86,7 +103,7 @@ def _shipped(path: Path, kind: str, tensors: Tensors, header: ModelHeader) -> Sh
 def archive(environment: str, names: Sequence[str], out: Path) -> dict[str, Path]:
     """Write the finished runs `names` (empty: all) in half precision to the folder `out/ENVIRONMENT`.
 
-    `vhd bench --weights OUT` then measures the very files that you can share.
+    `vhd bench --weights OUT` then evaluates exactly the files that you share.
     """
     trained = trained_models(environment)
     if unknown := [name for name in names if name not in trained]:
@@ -98,16 +115,25 @@ def archive(environment: str, names: Sequence[str], out: Path) -> dict[str, Path
         tensors, content = read_tensors(trained[name])
         path = out / environment / file_name(name)
         save_tensors(path, half_precision(tensors), {**content, "format": FORMAT})
+        if content["kind"] == "route":
+            _write_table(path)
         written[name] = path
     return written
 
 
-def adopt(environment: Environment, other: str, kinds: Sequence[str], source: Source = "auto") -> dict[str, Path]:
-    """Give an environment the models of another one; they become its runs.
+def _write_table(route: Path) -> None:
+    """The table of a route graph's routes, as they are in half precision."""
+    from vhdiffuser.length.route import RouteGraph
 
-    An inverse dynamics model never sees absolute places, nor does a planner with a `frame`. The former needs the same
-    robot; the latter only the same planning state, at the same control rate. The environment's Length Predictor must be
-    trained: its data's limits are those in which the benchmark measures distances.
+    RouteGraph.load(route)[0].save_table(route)
+
+
+def adopt(environment: Environment, other: str, kinds: Sequence[str], source: Source = "auto") -> dict[str, Path]:
+    """Copy the models of another environment; they become runs of this one.
+
+    An inverse dynamics model never sees absolute positions, nor does a planner with a `frame`. The former needs the
+    same robot, the latter only the same planning state at the same control rate. This environment's Length Predictor
+    must be trained, since it defines the normalisation in which the benchmark measures distances.
     """
     written = {}
     for kind in kinds:
@@ -124,8 +150,8 @@ def adopt(environment: Environment, other: str, kinds: Sequence[str], source: So
         if kind == "planner":
             if header.config.get("frame") is None:
                 raise DataError(
-                    f"{path}: can only plan in {other}, since it was trained on absolute positions. Train one that was "
-                    f"not: `vhd train planner {other} --frame WIDTH`."
+                    f"{path}: plans in {other} only, since it was trained on absolute positions. Train one with "
+                    f"relative positions: `vhd train planner {other} --frame WIDTH`."
                 )
             own = load_model(find_model(environment.name, "length", source), "length")[1].normalizer
             header = replace(header, normalizer=_with_places(header.normalizer, own, spec.goal_dims))
@@ -137,7 +163,7 @@ def adopt(environment: Environment, other: str, kinds: Sequence[str], source: So
 
 
 def _with_places(normalizer: dict[str, Any], own: dict[str, Any], goal_dims: tuple[int, ...]) -> dict[str, Any]:
-    """A normaliser whose goal dimensions are another one's."""
+    """A normaliser with the goal dimensions of another one."""
     return {
         limit: [own[limit][dim] if dim in goal_dims else value for dim, value in enumerate(values)]
         for limit, values in normalizer.items()
@@ -145,13 +171,13 @@ def _with_places(normalizer: dict[str, Any], own: dict[str, Any], goal_dims: tup
 
 
 def _load(environment: str, kind: str, run: str, gamma: float | None) -> tuple[Tensors, ModelHeader]:
-    """A run's model, checked to be fit to ship."""
+    """Load a run's model and check that it can ship."""
     from vhdiffuser.diffusion.config import PlannerConfig
     from vhdiffuser.diffusion.options import PlanningOptions
 
     path = run_folder(environment, run) / "model.safetensors"
     tensors, header = load_model(path, kind)
-    header = replace(header, spec=EnvSpec.from_json(header.spec).to_json())  # older files say more than is read
+    header = replace(header, spec=EnvSpec.from_json(header.spec).to_json())  # older files have extra fields
     if header.spec["name"] != environment:
         raise DataError(f"{path}: trained for {header.spec['name']}, not for {environment}.")
     if kind == "planner":

@@ -1,4 +1,4 @@
-"""The training log: `log.jsonl`, and the same for TensorBoard."""
+"""The training log: `log.jsonl`, and the same scalars for TensorBoard."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _KEPT = "The last checkpoint is kept: run the same command to continue."
 class TrainingLog:
     """`log.jsonl` and TensorBoard; lines after the checkpoint we resume from are dropped.
 
-    When a run is restarted, lines are held back until `begin`; until then the old run's log stays.
+    When a run is restarted, lines are buffered until `begin`; until then the old run's log is kept.
     """
 
     def __init__(self, folder: Path, first: int, restart: bool) -> None:
@@ -29,7 +29,7 @@ class TrainingLog:
             self._open()
 
     def begin(self) -> None:
-        """Call after the first checkpoint: deletes the old run's model and logs and starts the new ones."""
+        """Call after the first checkpoint: deletes the old run's model and logs, and starts the new ones."""
         if self._board is not None:
             return
         names = ("model.safetensors", BEFORE, self.path.name, "tensorboard/events.out.*")
@@ -43,14 +43,16 @@ class TrainingLog:
     def _open(self) -> None:
         make_folder(self.folder)
         if self.path.exists():
-            text = self.path.read_text(encoding="utf-8", errors="replace")  # the last line of a killed run may be cut
+            text = self.path.read_text(
+                encoding="utf-8", errors="replace"
+            )  # the last line of a killed run may be incomplete
             lines = [line for line in text.splitlines() if _update_of(line) <= self.first]
             with atomic_path(self.path) as temporary:
                 temporary.write_text("".join(line + "\n" for line in lines))
         self._board = _Board(self.folder / "tensorboard", self.first)
 
     def write(self, update: int, seconds: float, metrics: dict[str, float], rate: float) -> None:
-        """One line."""
+        """Write one line."""
         if self._board is None:
             self._held.append((update, seconds, metrics, rate))
             return
@@ -61,10 +63,10 @@ class TrainingLog:
 
 
 class _Board:
-    """Scalars for TensorBoard, written as they come: its own writer has a thread, whose errors reach nobody."""
+    """Scalars for TensorBoard, written synchronously: its own writer uses a thread whose errors are lost."""
 
     def __init__(self, folder: Path, first: int) -> None:
-        """TensorBoard then drops what an earlier session wrote after update `first`."""
+        """TensorBoard drops what an earlier session wrote after update `first`."""
         from tensorboard.compat.proto.event_pb2 import SessionLog
 
         stem = f"events.out.tfevents.{int(time.time()):010d}.{platform.node()}.{os.getpid()}"
@@ -74,7 +76,7 @@ class _Board:
         self._add(step=first, session_log=SessionLog(status=SessionLog.START))
 
     def write(self, update: int, metrics: dict[str, float]) -> None:
-        """All metrics of one update."""
+        """Write all metrics of one update."""
         from tensorboard.compat.proto.summary_pb2 import Summary
 
         values = [Summary.Value(tag=name, simple_value=value) for name, value in metrics.items()]
@@ -91,5 +93,5 @@ class _Board:
 def _update_of(line: str) -> float:
     try:
         return float(json.loads(line)["update"])
-    except (ValueError, KeyError, TypeError, RecursionError):  # cut, or damaged
+    except (ValueError, KeyError, TypeError, RecursionError):  # incomplete or damaged
         return float("inf")

@@ -1,8 +1,8 @@
-"""One training loop for every network: planner, Length Predictor, inverse dynamics.
+"""One training loop for all networks: planner, Length Predictor, inverse dynamics.
 
-Randomness depends only on (seed, mini-batch, update): each mini-batch of an update has a freshly seeded generator, so a
-run that was killed and resumed makes the same updates as an uninterrupted one, and n processes that share an update's
-mini-batches make the same updates as one process that makes them all.
+Randomness depends only on (seed, mini-batch, update): each mini-batch of an update has a freshly seeded generator. So a
+run that was killed and resumed makes the same updates as an uninterrupted one, and n processes sharing an update's
+mini-batches make the same updates as one process.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from vhdiffuser.training.task import Task
 from vhdiffuser.weights.format import ModelHeader, load_model, not_finite, save_model
 
 _EXPLODED = 1e4
-"""A loss of this many times a session's first one has exploded."""
+"""A loss of this many times the session's first loss counts as diverged."""
 _SMALL = 0.01
-"""First losses below this count as this: a network that begins perfect may become worse."""
+"""First losses below this count as this value, since a network that starts out perfect may get worse."""
 SNAPSHOTS = "snapshots"
-"""Folder of a run's snapshots, beside its checkpoint."""
+"""Folder of a run's snapshots, next to its checkpoint."""
 
 
 @dataclass(frozen=True)
@@ -67,12 +67,12 @@ def train(
 ) -> Path:
     """Train in `folder`, resuming from its checkpoint if there is one; returns the path of the model file.
 
-    A fresh run starts from random weights, or from those of the model file `begin_with` (fine-tuning). `restart` starts
-    the run in `folder` over; the old files are kept until the new run has its first checkpoint. Ctrl-C, SIGTERM and
-    SIGHUP raise `Interrupted` once the checkpoint is written, a second one at once. The files of a finished run are
-    left unchanged. Another process that trains in `folder` at the same time is refused.
+    A new run starts from random weights, or from the model file `begin_with` (fine-tuning). `restart` starts the run in
+    `folder` over; the old files are kept until the new run's first checkpoint. Ctrl-C, SIGTERM and SIGHUP raise
+    `Interrupted` after a checkpoint is written; a second signal raises it at once. The files of a finished run are not
+    changed. Raises `VhdError` if another process is training in `folder`.
     """
-    # Of several processes the first writes, and it alone takes the lock.
+    # Among several processes, only the first writes and takes the lock.
     alone = exclusive(folder, "training in it") if os.environ.get("RANK", "0") == "0" else nullcontext()
     with alone, torch_threads(config.threads):
         run = _Run(make_task, config, folder, report, begin_with, restart)
@@ -86,7 +86,7 @@ def train(
 
 
 class _Run:
-    """A running training."""
+    """A training in progress."""
 
     def __init__(
         self,
@@ -122,8 +122,9 @@ class _Run:
             self.mini_batches = made or self.mini_batches
         if self.processes.count > self.mini_batches:
             raise VhdError(
-                f"an update of the run in {folder} has {self.mini_batches} mini-batches, which {self.processes.count} "
-                f"processes cannot share. Start at most {self.mini_batches}, or --restart with more."
+                f"an update of the run in {folder} has {self.mini_batches} mini-batches, which "
+                f"{self.processes.count} processes cannot share. Start at most {self.mini_batches} processes, "
+                "or --restart with more mini-batches."
             )
         self.called = InPrecision(self.network, precision, device)
         self.called_ema = InPrecision(self.ema, precision, device)
@@ -140,9 +141,9 @@ class _Run:
         return self.seconds_before + time.monotonic() - self.began
 
     def progress(self, stop: list[int]) -> float:
-        """Share of the training that is done; raises `Interrupted` if any process got a signal.
+        """Fraction of the training that is done; raises `Interrupted` if any process received a signal.
 
-        All processes use the first one's clock, so that they share learning rate and last update.
+        All processes use the first one's clock, so that they agree on the learning rate and the last update.
         """
         told = self.processes.gather([self.seconds, stop[0] if stop else 0])  # (processes, 2)
         if signalled := int(told[:, 1].max()):
@@ -159,7 +160,7 @@ class _Run:
         return progress
 
     def make_update(self, progress: float) -> None:
-        """One gradient update, with log line and checkpoint when due."""
+        """Make one gradient update; logs and writes a checkpoint when due."""
         config = self.config
         rate = learning_rate(config, self.update, progress)
         for group in self.optimizer.param_groups:
@@ -207,14 +208,14 @@ class _Run:
         if self.log is None:
             return
         seconds = self.seconds
-        done = max(progress, self.update / self.config.updates)  # in a short training, one update is a large share
+        done = max(progress, self.update / self.config.updates)  # in a short training, one update matters
         left = seconds * (1 / max(done, 1e-9) - 1)
         status = Status(self.update, self.config.updates, metrics, seconds, left)
         self.log.write(self.update, seconds, metrics, rate)
         self.report(status)
 
     def _require_finite(self, tensors: dict[str, torch.Tensor]) -> None:
-        """Raise `VhdError` if the last loss exploded or a tensor is not finite: a diverged network is never saved."""
+        """Raise `VhdError` if the last loss diverged or a tensor is not finite; a diverged network is never saved."""
         loss = float(self.loss)
         if self.usual_loss is None and math.isfinite(loss):
             self.usual_loss = abs(loss)
@@ -223,10 +224,10 @@ class _Run:
             return
         saved = saved_update(self.folder)
         kept = (
-            "No checkpoint has been written: run it again"
+            "No checkpoint has been written yet: run it again"
             if saved is None
-            else f"The checkpoint of update {saved} in {self.folder} is finite: "
-            "run the same command to continue from it"
+            else f"The checkpoint of update {saved} in {self.folder} is finite: run the same command to continue "
+            "from it"
         )
         raise VhdError(
             f"training diverged: the loss is {float(self.loss):g} at update {self.update}, which is not saved. {kept} "
@@ -246,14 +247,14 @@ class _Run:
         self.last_checkpoint = time.monotonic()
 
     def _noted(self, header: ModelHeader, seconds: float, trained: bool = True) -> ModelHeader:
-        """The header with notes on its training."""
+        """The header with notes on this training."""
         notes = {"minutes": round(seconds / 60, 2), "loop": asdict(self.config), **header.notes}
         if self.began_with is not None:
             notes["began_with"] = self.began_with
         return replace(header, notes={**notes, "loss": float(self.loss)} if trained else notes)
 
     def finish(self) -> Path:
-        """Write the checkpoint and the model, unless an earlier session did."""
+        """Write the checkpoint and the model, unless an earlier session did so."""
         trained = self.update > self.first
         seconds = self.seconds if trained else self.seconds_before
         if trained:
@@ -262,10 +263,10 @@ class _Run:
         if self.processes.first:
             header = replace(self.task.header(), updates=self.update)
             earlier = None if trained else _earlier_header(path, header)
-            # Without training since, an earlier session's notes stay.
+            # Without further training, the earlier session's notes are kept.
             noted = self._noted(header, seconds, trained)
             header = noted if earlier is None else replace(header, notes=earlier.notes)
-            # Rewriting the model would change its digest, and benchmark rows made with it would be refused.
+            # Rewriting the model would change its digest, and benchmark rows made with it would no longer match.
             if earlier is None or _as_json(earlier) != _as_json(header):
                 save_model(path, arrays(self.ema.state_dict()), header)
         self.processes.wait()
@@ -278,8 +279,8 @@ def _load_weights(network: nn.Module, path: Path, kind: str) -> ModelHeader:
         network.load_state_dict(state_dict(tensors))
     except RuntimeError as error:
         raise DataError(
-            f"{path}: its weights do not match the network to be trained. Start from a model of the same recipe and "
-            "dimensions, or without one."
+            f"{path}: its weights do not fit the network to be trained. Start from a model of the same recipe "
+            "and dimensions, or without one."
         ) from error
     return header
 
@@ -289,13 +290,13 @@ def _update_seed(seed: int, mini_batch: int, update: int) -> int:
 
 
 def _update_ema(ema: nn.Module, network: nn.Module, decay: float) -> None:
-    """ema <- decay * ema + (1 - decay) * network; buffers are the same in both."""
+    """ema <- decay * ema + (1 - decay) * network; buffers are equal in both."""
     with torch.no_grad():
         torch._foreach_lerp_(list(ema.parameters()), list(network.parameters()), 1.0 - decay)
 
 
 def _earlier_header(path: Path, header: ModelHeader) -> ModelHeader | None:
-    """The header of the model written by an earlier session after as many updates, if it is valid."""
+    """Header of the model that an earlier session wrote after as many updates, if it is valid."""
     try:
         _, earlier = load_model(path, header.kind)
     except DataError:

@@ -1,9 +1,8 @@
 """Muon (Jordan et al. 2024) for convolutions, AdamW for everything else.
 
-The update of a weight matrix is orthogonalised before it is applied, so that all directions are learned at
-the same pace. On the same mini-batches of maze2d-large the planner's loss was a sixth below AdamW's
-(docs/notes/planner.md). torch's own Muon takes matrices only and leaves the rest to a second optimiser; our loop needs
-a single one.
+The update of a weight matrix is orthogonalised before it is applied, so that all directions are learned at the same
+rate. On the same mini-batches of maze2d-large the planner's loss was a sixth below AdamW's (docs/notes/planner.md).
+torch's own Muon handles matrices only and leaves the rest to a second optimiser; our loop needs a single one.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ class Muon(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
-        """One update."""
+        """Perform one update."""
         for group in self.param_groups:
             alike: dict[tuple[int, ...], list[torch.Tensor]] = defaultdict(list)
             others = []

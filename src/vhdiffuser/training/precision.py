@@ -1,4 +1,4 @@
-"""Choice of precision, and the wrapper that applies it to a network."""
+"""Selection of the precision, and the wrapper that applies it to a network."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from vhdiffuser.errors import UnknownNameError
 
 PRECISIONS = ("auto", "fp32", "bf16")
 PRECISION_VARIABLE = "VHD_PRECISION"
-"""Environment variable that sets what `auto` means, regardless of the hardware: `fp32` or `bf16`."""
+"""Environment variable that overrides `auto`: `fp32` or `bf16`."""
 
 
 def pick_precision(name: str, device: torch.device) -> str:
-    """`fp32` or `bf16`. `auto` is `VHD_PRECISION` if set, otherwise bf16 if the hardware supports it natively."""
+    """Resolve to `fp32` or `bf16`. `auto` is `VHD_PRECISION` if set, otherwise bf16 if the hardware supports it
+    natively."""
     if name == "auto":
         name = os.environ.get(PRECISION_VARIABLE) or "auto"
     if name not in PRECISIONS:

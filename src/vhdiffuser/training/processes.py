@@ -1,4 +1,4 @@
-"""The processes of one training: a single one, or those started by `torchrun` or `accelerate launch`."""
+"""Processes of one training: a single one, or those started by `torchrun` or `accelerate launch`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import torch
 from vhdiffuser.errors import VhdError
 
 _SILENCE = timedelta(minutes=10)
-"""Time after which a process that says nothing counts as lost: a machine may vanish without a word."""
+"""A process that has not communicated for this long counts as lost: a machine may vanish without notice."""
 
 
 class Processes:
@@ -24,7 +24,7 @@ class Processes:
     """
 
     def __init__(self, device: torch.device) -> None:
-        """`device` is used by a single process; several on one machine divide its devices among them."""
+        """`device` applies to a single process; several processes on one machine share its devices."""
         self._accelerator = None
         self.device, self.count, self.index = device, 1, 0
         if int(os.environ.get("WORLD_SIZE", "1")) > 1:
@@ -36,18 +36,18 @@ class Processes:
                     cpu=device.type == "cpu",
                     kwargs_handlers=[InitProcessGroupKwargs(timeout=_SILENCE)],
                 )
-            # Without this, a process may abort at its end, or hang the others.
+            # Otherwise a process may abort at exit, or block the others.
             atexit.register(self._accelerator.state.destroy_process_group)
             self.device = self._accelerator.device
             self.count, self.index = self._accelerator.num_processes, self._accelerator.process_index
 
     @property
     def first(self) -> bool:
-        """Whether this is the process that writes files and prints."""
+        """Whether this process writes files and prints."""
         return self.index == 0
 
     def share(self, mini_batches: int) -> range:
-        """The numbers of this process's mini-batches, of an update's."""
+        """Indices of this process's mini-batches in an update."""
         return range(self.index, mini_batches, self.count)
 
     def add_up(self, tensors: Iterable[torch.Tensor]) -> None:
@@ -61,7 +61,7 @@ class Processes:
             tensor.copy_(part.view_as(tensor))
 
     def gather(self, values: list[float]) -> torch.Tensor:
-        """(processes, len(values)): the values of all processes, the same on each."""
+        """(processes, len(values)) values of all processes, equal on each."""
         own = torch.tensor([values], device=self.device)
         if self._accelerator is None:
             return own
@@ -69,7 +69,7 @@ class Processes:
             return self._accelerator.gather(own)
 
     def wait(self) -> None:
-        """Wait until all processes get here."""
+        """Wait for all processes."""
         if self._accelerator is not None:
             with _together():
                 self._accelerator.wait_for_everyone()
@@ -77,12 +77,13 @@ class Processes:
 
 @contextmanager
 def _together() -> Iterator[None]:
-    """Say in words that another process was lost: torch raises a RuntimeError about a connection."""
+    """Turn torch's RuntimeError about a lost connection into a readable message."""
     try:
         yield
     except RuntimeError as error:
         reason = str(error).partition("\n")[0][:200]
         raise VhdError(
-            f"another process of this training ended or cannot be reached ({reason}). Checkpoints are kept: run the "
-            "same command to continue from the last one, with any number of processes that can share its updates."
+            f"another process of this training ended or cannot be reached ({reason}). Checkpoints are kept: run "
+            "the same command to continue from the last one, with any number of processes that can share its "
+            "updates."
         ) from error

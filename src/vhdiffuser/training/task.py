@@ -11,35 +11,35 @@ from vhdiffuser.weights.format import ModelHeader
 
 
 class Task(Protocol):
-    """A network to train and its loss. The loop owns the optimiser, the EMA, precision and checkpoints.
+    """A network to train and its loss. The loop owns optimiser, EMA, precision and checkpoints.
 
-    A task keeps its data as tensors on its device, and draws every random number from the generator
-    passed to it (on that device): same seed, same bytes.
+    A task keeps its data as tensors on its device, and draws every random number from the generator passed to it (on
+    that device): the same seed gives the same bytes.
     """
 
     def make_network(self) -> nn.Module:
-        """A fresh network; the loop seeds torch before calling this."""
+        """Create a network; the loop seeds torch first."""
         ...
 
     def loss(
         self, network: nn.Module, ema: nn.Module, generator: torch.Generator, update: int
     ) -> tuple[torch.Tensor, dict[str, float | torch.Tensor]]:
-        """Loss of one fresh mini-batch, and scalars for the log (tensors are read only when logged).
+        """Loss of a fresh mini-batch, and scalars for the log (tensors are read only when logged).
 
-        `network` may be wrapped for its precision: call it, and access nothing inside it. `ema` is the
-        network with the exponential moving average of the weights, without gradient.
+        `network` may be wrapped for its precision: call it, but do not access its attributes. `ema` is the network with
+        the exponential moving average of the weights, without gradients.
         """
         ...
 
     def observe(self, scalars: dict[str, torch.Tensor], update: int) -> None:
         """Called after each update with its scalars, averaged over all mini-batches and processes.
 
-        What changes during training besides the weights changes here, so that it is the same in every process.
+        State other than the weights may change only here, so that it is equal in all processes.
         """
         ...
 
     def state(self) -> dict[str, Any]:
-        """What changes during training besides the weights (e.g. a curriculum's phase), JSON-serialisable."""
+        """JSON-serialisable state other than the weights (e.g. the phase of a curriculum)."""
         ...
 
     def load_state(self, state: dict[str, Any]) -> None:
@@ -47,5 +47,5 @@ class Task(Protocol):
         ...
 
     def header(self) -> ModelHeader:
-        """The header of the model file that training produces."""
+        """Header of the trained model's file."""
         ...

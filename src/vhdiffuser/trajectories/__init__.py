@@ -1,4 +1,4 @@
-"""The results of planning and execution, `Plan` and `Rollout`: to plot, compare and save."""
+"""Results of planning and execution, `Plan` and `Rollout`, with plots, films and files."""
 
 from vhdiffuser.trajectories.plan import Plan
 from vhdiffuser.trajectories.rollout import Rollout

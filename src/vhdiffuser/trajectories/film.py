@@ -1,4 +1,4 @@
-"""Films of a planner: each plan is denoised from noise, then executed."""
+"""Films of a planner: each plan is denoised, then executed."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 FILM_FPS = 20.0
 """Frames per second."""
 FILM_PICTURES = 110
-"""Approximate number of frames in which the robot moves: five seconds."""
+"""Approximate number of frames showing motion: five seconds."""
 _FINER = 2
 """Supersampling factor, for smooth lines."""
 
 
 def write_film(spec: EnvSpec, rollouts: Sequence[Rollout], walls: FloatArray, path: Path) -> Path:
-    """Write consecutive rollouts, each starting where the previous one ended, as one GIF."""
+    """Write consecutive rollouts, each starting where the previous one ended, to one GIF."""
     every = max(1, sum(rollout.steps for rollout in rollouts) // FILM_PICTURES)
     return write_gif(film_frames(spec, rollouts, walls, every), path, FILM_FPS)
 
@@ -34,7 +34,8 @@ def write_film(spec: EnvSpec, rollouts: Sequence[Rollout], walls: FloatArray, pa
 def film_frames(
     spec: EnvSpec, rollouts: Sequence[Rollout], walls: FloatArray, every: int = 4, size: int = 560
 ) -> Iterator[ImageArray]:
-    """Each plan denoised from noise (if its denoising was kept), then executed, goal after goal.
+    """Yield the frames of a film: each plan is denoised (if its denoising was kept), then executed, one goal after
+    another.
 
     Each rollout starts where the previous one ended. One frame per `every` control steps, at `FILM_FPS`.
     """
@@ -80,7 +81,7 @@ def film_frames(
 def _denoised(
     view: TopView, stage: Image.Image, spec: EnvSpec, plan: Plan, trace: FloatArray, title: str
 ) -> Iterator[Image.Image]:
-    """The knots after each reverse step, each shown for a sixth of a second, the last for longer."""
+    """The knots after each reverse step, each shown for a sixth of a second and the last one longer."""
     if plan.denoising is None:
         return
     steps = len(plan.denoising) - 1

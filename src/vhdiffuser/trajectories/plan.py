@@ -21,21 +21,21 @@ if TYPE_CHECKING:
 class Plan:
     """A planned trajectory at the control rate: L states, L-1 control steps, in the environment's units.
 
-    Plans are equal if their states and goals are.
+    Two plans are equal if their states and goals are.
     """
 
     states: FloatArray
-    """(L, d); states[0] is the start, the goal dimensions of states[-1] are the goal."""
+    """(L, d) states; states[0] is the start, and the goal dimensions of states[-1] are the goal."""
     goal: FloatArray
-    """(goal_dim,)."""
+    """(goal_dim,) goal."""
     denoising: FloatArray | None = None
-    """(reverse steps + 1, knots, d) if the reverse process was kept."""
+    """(reverse steps + 1, knots, d) intermediate knots, if the reverse process was kept."""
     spec: EnvSpec | None = field(default=None)
-    """The environment it was made for, if known: names, units and time step."""
+    """Environment of the plan, if known: names, units and time step."""
     route: FloatArray | None = None
-    """(n, goal_dim) places of the route of a plan composed of pieces."""
+    """(n, goal_dim) route of a composed plan; None for a plan in one piece."""
     redrawn: int = 0
-    """Pieces that were drawn again because no path explained them (`PlanningOptions.candidates`)."""
+    """Number of pieces resampled because no observed path matched them (`PlanningOptions.candidates`)."""
 
     def __post_init__(self) -> None:
         for name in ("states", "goal"):
@@ -43,18 +43,18 @@ class Plan:
             if not isinstance(given, np.ndarray) or given.dtype.kind != "f":
                 object.__setattr__(self, name, as_numbers(f"the {name} of a plan", getattr(self, name)))
         if not isinstance(self.spec, EnvSpec | None):
-            raise VhdError(f"the spec of a plan is an EnvSpec (planner.spec), or None; got {shown(self.spec)}.")
+            raise VhdError(f"the spec of a plan must be an EnvSpec (planner.spec) or None; got {shown(self.spec)}.")
         if self.states.ndim != 2 or len(self.states) < 2:
-            raise VhdError(f"a plan needs (L, d) states, 2 or more of them; got shape {self.states.shape}.")
+            raise VhdError(f"a plan needs (L, d) states with L >= 2; got shape {self.states.shape}.")
 
     @property
     def length(self) -> int:
-        """L: number of states; L-1 control steps."""
+        """L, the number of states; the plan takes L-1 control steps."""
         return len(self.states)
 
     @property
     def seconds(self) -> float | None:
-        """Duration, if the environment is known."""
+        """Duration in seconds; None if the environment is unknown."""
         return None if self.spec is None else (self.length - 1) * self.spec.control_dt
 
     def __len__(self) -> int:
@@ -80,9 +80,9 @@ class Plan:
     ) -> Axes:
         """Draw the planned positions, start and goal; needs matplotlib.
 
-        Two goal dimensions are drawn over the walls (the environment's, or (n, 4) x_low, x_high, y_low, y_high),
-        three in space (`ax` then needs `projection="3d"`), any other number over time. `data`, the training
-        episodes or (n, goal_dim) positions, is a faint background in the plane and in space.
+        Two goal dimensions are drawn from above with walls (the environment's, or (n, 4) x_low, x_high, y_low, y_high),
+        three in 3-D (`ax` then needs `projection="3d"`), any other number over time. `data` (training episodes or (n,
+        goal_dim) positions) adds a faint background in 2-D and 3-D. Returns the axes.
 
         >>> planner.plan([1, 1, 0, 0], [3, 1]).plot()                # doctest: +SKIP
         >>> matplotlib.pyplot.show()                                 # doctest: +SKIP
@@ -99,7 +99,7 @@ class Plan:
         return view.axes
 
     def to_json(self) -> dict[str, Any]:
-        """The content of a .json file written by `save`."""
+        """Contents of a .json file written by `save`."""
         return {
             "environment": None if self.spec is None else self.spec.name,
             "length": self.length,
@@ -109,9 +109,10 @@ class Plan:
         }
 
     def save(self, path: str | Path) -> Path:
-        """Write the plan atomically, in the format of the suffix.
+        """Write the plan atomically; the suffix selects the format.
 
-        .npz keeps everything; .json the environment's name, state names, goal and states; .csv one row per state.
+        .npz keeps everything; .json keeps the environment's name, state names, goal and states; .csv keeps one row per
+        state.
         """
         from vhdiffuser.trajectories.plan_files import save_plan
 
@@ -121,8 +122,8 @@ class Plan:
     def load(cls, path: str | Path, spec: EnvSpec | None = None) -> Plan:
         """Read and validate a file written by `save`.
 
-        `spec` (`planner.spec`) is the environment if the file does not determine it: always for .csv, and for .json
-        if the environment is not registered.
+        Pass `spec` (`planner.spec`) if the file does not determine the environment: always for .csv, and for .json if
+        the environment is not registered. Raises `DataError` for a damaged file.
         """
         from vhdiffuser.trajectories.plan_files import load_plan
 

@@ -1,4 +1,4 @@
-"""Plans as files: npz, JSON and CSV."""
+"""Plans in files: npz, JSON and CSV."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from vhdiffuser.types import EnvSpec, FloatArray
 
 
 def save_plan(plan: Plan, path: Path) -> Path:
-    """Write a plan in the format of the suffix."""
+    """Write a plan; the suffix selects the format."""
     writer = _format(path, {".npz": _write_npz, ".json": _write_json, ".csv": _write_csv})
     with atomic_path(path) as temporary:
         writer(plan, temporary)
@@ -27,7 +27,7 @@ def save_plan(plan: Plan, path: Path) -> Path:
 
 
 def load_plan(path: Path, spec: EnvSpec | None = None) -> Plan:
-    """Read and validate a plan in the format of the suffix; `spec` if the file does not determine it."""
+    """Read and validate a plan. `spec` is needed if the file does not determine the environment."""
     reader = _format(path, {".npz": _read_npz, ".json": _read_json, ".csv": _read_csv})
     try:
         with reading(path, "a vhdiffuser plan", "Save it again."):
@@ -40,20 +40,20 @@ def load_plan(path: Path, spec: EnvSpec | None = None) -> Plan:
 
 def _format(path: Path, formats: dict[str, Callable[..., Any]]) -> Callable[..., Any]:
     if path.suffix not in formats:
-        raise VhdError(f"{path}: unknown suffix. A plan is saved as {', '.join(formats)}.")
+        raise VhdError(f"{path}: unknown suffix. A plan can be saved as {', '.join(formats)}.")
     return formats[path.suffix]
 
 
 def _check(path: Path, plan: Plan) -> None:
     if not np.isfinite(plan.states).all() or not np.isfinite(plan.goal).all():
-        raise DataError(f"{path}: holds NaN or infinity. Save the plan again.")
+        raise DataError(f"{path}: contains NaN or infinity. Save the plan again.")
     fits = plan.goal.ndim == 1
     if plan.spec is not None:
         fits = plan.states.shape[1] == plan.spec.state_dim and plan.goal.shape == (plan.spec.goal_dim,)
     if not fits:
         raise DataError(
-            f"{path}: states {plan.states.shape} and goal {plan.goal.shape} do not match each other or the spec. "
-            "Save the plan again."
+            f"{path}: states {plan.states.shape} and goal {plan.goal.shape} do not match each other or the "
+            "spec. Save the plan again."
         )
 
 
@@ -81,12 +81,12 @@ def _read_json(path: Path, spec: EnvSpec | None) -> Plan:
     value = read_json(path, "Save it again.")
     states, goal = _numbers(value["states"]), _numbers(value["goal"])
     if len(states) != value["length"]:
-        raise ValueError(f"{len(states)} states, and a length of {value['length']}")
+        raise ValueError(f"{len(states)} states, but length {value['length']}")
     name = value["environment"]
     known = None if name is None else find_environment(checked_name("environment", name))
     spec = spec or (None if known is None else known.spec)
     if spec is not None and value["state_names"] != list(spec.state_names):
-        raise ValueError(f"states of {value['state_names']}, and {spec.name} has {list(spec.state_names)}")
+        raise ValueError(f"states {value['state_names']}, but {spec.name} has {list(spec.state_names)}")
     return Plan(states, goal, spec=spec)
 
 
@@ -100,14 +100,14 @@ def _write_csv(plan: Plan, path: Path) -> None:
 
 def _read_csv(path: Path, spec: EnvSpec | None) -> Plan:
     if spec is None:
-        raise VhdError("a .csv has states but no environment. Give it: Plan.load(path, planner.spec).")
+        raise VhdError("a .csv file does not name its environment. Pass the spec: Plan.load(path, planner.spec).")
     with open(path, newline="", encoding="utf-8") as file:
         header, *rows = csv.reader(file)
     if header != ["step", *spec.state_names]:
-        raise ValueError(f"columns {header}; {spec.name} needs step, {', '.join(spec.state_names)}")
+        raise ValueError(f"columns {header}, but {spec.name} needs step, {', '.join(spec.state_names)}")
     values = _numbers(rows)
     if not np.array_equal(values[:, 0], np.arange(len(values))):
-        raise ValueError("its steps are not 0, 1, 2, ...")
+        raise ValueError("the steps are not 0, 1, 2, ...")
     return Plan(values[:, 1:], spec.goal_of(values[-1, 1:]), spec=spec)
 
 

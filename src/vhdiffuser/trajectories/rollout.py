@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Rollout:
-    """An execution, up to its first hit, its end or its step budget."""
+    """An execution, until the goal is first reached, the plan ends or the step budget is spent."""
 
     observations: FloatArray
-    """(steps + 1, observation_dim)."""
+    """(steps + 1, observation_dim) observations."""
     actions: FloatArray
     """(steps, m) actions issued."""
     success: bool
-    """Whether the last state lies within epsilon of the goal."""
+    """Whether the last state is within epsilon of the goal."""
     plans: tuple[tuple[int, Plan], ...]
-    """(control step at which it was made, plan); the first at step 0."""
+    """(control step, plan) for each plan made; the first at step 0."""
 
     def __post_init__(self) -> None:
         for name in ("observations", "actions"):
@@ -37,41 +37,42 @@ class Rollout:
             if not isinstance(given, np.ndarray) or given.dtype.kind != "f":
                 object.__setattr__(self, name, as_numbers(f"the {name} of a rollout", given))
             if getattr(self, name).ndim != 2:
-                raise VhdError(f"the {name} of a rollout are rows of numbers; got {shown(given)}.")
+                raise VhdError(f"the {name} of a rollout must be a 2-D array; got {shown(given)}.")
         if len(self.actions) != len(self.observations) - 1:
             raise VhdError(
-                f"{len(self.observations)} observations and {len(self.actions)} actions: one action fewer is needed."
+                f"{len(self.observations)} observations need {len(self.observations) - 1} actions; got "
+                f"{len(self.actions)}."
             )
         if not isinstance(self.success, bool | np.bool_):
-            raise VhdError(f"the success of a rollout is True or False, got {shown(self.success)}.")
+            raise VhdError(f"the success of a rollout must be True or False; got {shown(self.success)}.")
         if not isinstance(self.plans, tuple) or not self.plans or not all(map(_is_made, self.plans)):
             raise VhdError(
-                f"the plans of a rollout are a tuple of (control step, Plan), at least one; got {shown(self.plans)}."
+                f"the plans of a rollout must be a tuple of at least one (control step, Plan); got {shown(self.plans)}."
             )
 
     @property
     def steps(self) -> int:
-        """Control actions issued: the paper's executed steps."""
+        """Number of control steps executed."""
         return len(self.actions)
 
     @property
     def seconds(self) -> float | None:
-        """Time executed, if the environment is known."""
+        """Executed time in seconds; None if the environment is unknown."""
         return None if self.spec is None else self.steps * self.spec.control_dt
 
     @property
     def replans(self) -> int:
-        """Plans made after the first."""
+        """Number of plans made after the first."""
         return len(self.plans) - 1
 
     @property
     def goal(self) -> FloatArray:
-        """(goal_dim,) of the last plan."""
+        """(goal_dim,) goal of the last plan."""
         return self.plans[-1][1].goal
 
     @property
     def spec(self) -> EnvSpec | None:
-        """The environment its plans were made for, if known."""
+        """Environment of the plans; None if unknown."""
         return self.plans[0][1].spec
 
     def __repr__(self) -> str:
@@ -89,7 +90,7 @@ class Rollout:
         data: Episodes | npt.ArrayLike | None = None,
         walls: npt.ArrayLike | None = None,
     ) -> Axes:
-        """Draw its plans in grey, the executed path in colour, start and goals; options as in `Plan.plot`."""
+        """Draw the plans (grey), the executed path, start and goals. Arguments as in `Plan.plot`."""
         from vhdiffuser.trajectories.plots import View
 
         view = View(self.spec, ax, data, walls)
@@ -103,24 +104,28 @@ class Rollout:
         return view.axes
 
     def video(self, path: str | Path, *, walls: npt.ArrayLike | None = None) -> Path:
-        """Write a GIF, seen from above: each plan, with its denoising if kept, and its execution.
+        """Write a GIF seen from above: each plan, with its denoising if kept, and its execution.
 
-        Of three goal dimensions the first two are drawn; other numbers than two and three are not supported.
+        With three goal dimensions, the first two are drawn. Raises `VhdError` for any other number.
         """
         from vhdiffuser.trajectories.film import write_film
         from vhdiffuser.trajectories.plots import known_walls
 
         path, spec = Path(path), self.spec
         if spec is None or spec.goal_dim not in (2, 3):
-            raise VhdError("a video is drawn from above: it needs plans with a spec of two or three goal dimensions.")
+            raise VhdError(
+                "a video shows the scene from above: it needs plans with a spec of two or three goal dimensions."
+            )
         if path.suffix != ".gif":
-            raise VhdError(f"{path}: a video is written as .gif.")
+            raise VhdError(f"{path}: videos are written as .gif.")
         return write_film(spec, [self], known_walls(spec, walls), path)
 
     def until(self, steps: int) -> Rollout:
-        """The first steps, with the plans made by then; never a success."""
+        """The first `steps` steps with the plans made by then; never a success."""
         if not 0 < as_whole("steps", steps) < self.steps:
-            raise VhdError(f"a rollout of {self.steps} steps can be cut after 1 to {self.steps - 1}, not {steps}.")
+            raise VhdError(
+                f"a rollout of {self.steps} steps can be cut after 1 to {self.steps - 1} steps; got {steps}."
+            )
         plans = tuple((made, plan) for made, plan in self.plans if made < steps)
         return Rollout(self.observations[: steps + 1], self.actions[:steps], False, plans)
 
@@ -139,7 +144,7 @@ class Rollout:
 
 
 def _is_made(item: object) -> bool:
-    """Whether it is (control step, plan)."""
+    """Whether the item is (control step, plan)."""
     if not isinstance(item, tuple) or len(item) != 2:
         return False
     return isinstance(item[0], int | np.integer) and isinstance(item[1], Plan)

@@ -1,1 +1,1 @@
-"""The web page and its server: an application created by `vhdiffuser.web.app.create_app`."""
+"""The web page and its server; `vhdiffuser.web.app.create_app` builds the application."""

@@ -1,7 +1,7 @@
-"""The JSON API: its routes and their handlers.
+"""Routes and handlers of the JSON API.
 
-Work is done by workers (`vhdiffuser.web.jobs`). Streams are lines of JSON, each with an `event`; an invalid
-request is refused with a status before the first line.
+Workers do the computing (`vhdiffuser.web.jobs`). Streaming routes send one JSON object per line, each with an `event`;
+an invalid request gets an HTTP error status before the first line.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ _REFUSALS: dict[int | str, dict[str, Any]] = {
     status: {"model": replies.RefusalReply, "description": text}
     for status, text in (
         (404, "unknown environment, or one that is not ready"),
-        (400, "the body is no text, or the host name is not this server's"),
-        (401, "the token is missing or wrong, where the server wants one"),
-        (409, "superseded by a newer request of the same page"),
-        (413, "the body is too large"),
-        (415, "the body is not JSON"),
-        (422, "malformed, out of bounds, or a point in a wall"),
-        (429, "this client's share of requests is under way; ask again after Retry-After seconds"),
-        (503, "too busy, or took too long; ask again after Retry-After seconds"),
+        (400, "body is not valid text, or the host name is not accepted"),
+        (401, "token missing or wrong (if the server requires one)"),
+        (409, "superseded by a newer request from the same page"),
+        (413, "body too large"),
+        (415, "body is not JSON"),
+        (422, "malformed, out of bounds, or a point inside a wall"),
+        (429, "this client has too many requests in progress; retry after Retry-After seconds"),
+        (503, "server busy or request timed out; retry after Retry-After seconds"),
     )
 }
 _LINES: dict[int | str, dict[str, Any]] = {
-    200: {"description": "Lines of JSON, each with an `event`.", "content": {"application/x-ndjson": {}}}
+    200: {"description": "One JSON object per line, each with an `event`.", "content": {"application/x-ndjson": {}}}
 }
 Name = Annotated[str, Path(max_length=64)]
 
@@ -53,26 +53,26 @@ def add_api(app: FastAPI, library: Library, jobs: Jobs, limits: Limits) -> None:
 
 
 def refusal_reply(error: VhdError) -> replies.RefusalReply:
-    """What a refused client is told."""
+    """Body of the response to a refused request."""
     _, kind, reason, _ = refusal_of(error)
     return replies.RefusalReply(kind=kind, reason=reason)
 
 
 @dataclass(frozen=True)
 class Service:
-    """What requests share: the queue, and the library that lists what there is."""
+    """State shared by all requests: job queue, environments and limits."""
 
     library: Library
     jobs: Jobs
     limits: Limits
 
     def token(self, request: Request, channel: str, body: requests.Numbered | None = None) -> Token:
-        """The token of a request."""
+        """Create the cancellation token of a request."""
         client, sequence = (None, 0) if body is None else (body.client, body.sequence)
         return self.jobs.token(request.client.host if request.client else "", client, channel, sequence)
 
     async def answer(self, lane: Lane, token: Token, request: Request, work: Work) -> Response:
-        """The reply to one piece of work."""
+        """Run one job and return its reply."""
         text = await self.jobs.run(lane, token, request.is_disconnected, work)
         return Response(text, media_type="application/json")
 
@@ -82,7 +82,7 @@ def _add_environments(app: FastAPI, service: Service) -> None:
 
     @app.get("/api/environments", response_model=list[replies.EnvironmentEntry])
     async def environments() -> list[replies.EnvironmentEntry]:
-        """All environments; for those that lack weights or a simulator, the commands that get them."""
+        """List all environments, with the commands that install or train what is missing."""
         return [
             replies.EnvironmentEntry(name=name, ready=not missing.to_plan, commands=list(missing.to_plan))
             for name, missing in service.library.listing()
@@ -90,13 +90,13 @@ def _add_environments(app: FastAPI, service: Service) -> None:
 
     @app.get("/api/environments/{name}", response_model=replies.SceneReply, responses=_REFUSALS)
     async def environment(name: Name, request: Request) -> Response:
-        """Walls, views, limits and defaults of one environment. Loads it."""
+        """Walls, views, limits and defaults of one environment. Loads the environment."""
         work = Work("scene", name)
         return await service.answer("quick", service.token(request, "scene"), request, work)
 
     @app.get("/api/environments/{name}/instance", response_model=replies.InstanceReply, responses=_REFUSALS)
     async def instance(name: Name, request: Request, seed: Annotated[int, Query(ge=0, le=2**31 - 1)] = 0) -> Response:
-        """A random start and goal, as the benchmark draws them."""
+        """A random start-goal pair from the benchmark's distribution."""
         work = Work("instance", name, argument=seed)
         return await service.answer("quick", service.token(request, "instance"), request, work)
 
@@ -106,47 +106,47 @@ def _add_answers(app: FastAPI, service: Service) -> None:
 
     @app.post("/api/lengths", response_model=replies.LengthsReply, responses=_REFUSALS)
     async def lengths(body: requests.LengthsRequest, request: Request) -> Response:
-        """Predicted plan lengths of up to 256 pairs."""
+        """Predicted plan lengths for up to 256 start-goal pairs."""
         work = Work("lengths", body.environment, body)
         return await service.answer("quick", service.token(request, "lengths"), request, work)
 
     @app.post("/api/plan", response_model=replies.PlannedReply, responses=_REFUSALS)
     async def plan(body: requests.PlanRequest, request: Request) -> Response:
-        """Predicted horizon and plan for one pair."""
+        """Predicted horizon and plan for one start-goal pair."""
         work = Work("planned", body.environment, body)
         return await service.answer("quick", service.token(request, "plan", body), request, work)
 
     @app.post("/api/candidates", response_model=replies.CandidatesReply, responses=_REFUSALS)
     async def candidates(body: requests.CandidatesRequest, request: Request) -> Response:
-        """Up to 64 plans for one pair, each with the Length Predictor's score."""
+        """Up to 64 plans for one pair, each scored by the Length Predictor."""
         work = Work("candidates", body.environment, body)
         return await service.answer("slow", service.token(request, "candidates", body), request, work)
 
     @app.post("/api/execute", response_model=replies.ExecutionReply, responses=_REFUSALS)
     async def execute(body: requests.ExecuteRequest, request: Request) -> Response:
-        """Plan and execute for one pair, single-shot or with replanning."""
+        """Plan and execute one pair, single-shot or with replanning."""
         work = Work("execute", body.environment, body)
         return await service.answer("slow", service.token(request, "execute", body), request, work)
 
     @app.post("/api/field", response_model=replies.FieldReply, responses=_REFUSALS)
     async def distance_field(body: requests.FieldRequest, request: Request) -> Response:
-        """Predicted steps from everywhere in a view to the goal."""
+        """Predicted steps to the goal, on a grid over one view."""
         lane: Lane = "quick" if body.points <= service.limits.quick_points else "slow"
         work = Work("field", body.environment, body)
         return await service.answer(lane, service.token(request, f"field {body.view}", body), request, work)
 
 
 def _add_streams(app: FastAPI, service: Service) -> None:
-    """Routes that stream results as they become available."""
+    """Routes that stream results as they arrive."""
 
     @app.post("/api/stream", response_class=StreamingResponse, responses={**_REFUSALS, **_LINES})
     async def stream(body: requests.StreamRequest, request: Request) -> StreamingResponse:
-        """Events `horizon`, `plan` and, with a protocol, `execution`: each as soon as it is available."""
+        """Stream the events `horizon`, `plan` and, if a protocol is given, `execution`, each as soon as it is ready."""
         token, env = service.token(request, "stream", body), body.environment
         run = partial(service.jobs.run, token=token, gone=request.is_disconnected)
 
         async def events() -> AsyncIterator[tuple[str, str]]:
-            plan = asyncio.ensure_future(run("quick", work=Work("plan", env, body)))  # both at once, on two workers
+            plan = asyncio.ensure_future(run("quick", work=Work("plan", env, body)))  # run both at once, on two workers
             plan.add_done_callback(forget)
             yield "horizon", await run("quick", work=Work("horizon", env, body))
             yield "plan", await plan
@@ -158,7 +158,8 @@ def _add_streams(app: FastAPI, service: Service) -> None:
 
     @app.post("/api/compare", response_class=StreamingResponse, responses={**_REFUSALS, **_LINES})
     async def compare(body: requests.ExecuteRequest, request: Request) -> StreamingResponse:
-        """Events `method`: VHD, then FH-H1 to FH-H3, on the same pair; each as soon as it has been executed."""
+        """Stream one `method` event per method (VHD, then FH-H1 to FH-H3) on the same pair, each after its
+        execution."""
         token = service.token(request, "compare", body)
 
         async def events() -> AsyncIterator[tuple[str, str]]:
@@ -170,9 +171,10 @@ def _add_streams(app: FastAPI, service: Service) -> None:
 
     @app.post("/api/trials", response_class=StreamingResponse, responses={**_REFUSALS, **_LINES})
     async def trials(body: requests.TrialsRequest, request: Request) -> StreamingResponse:
-        """Events `trial`: executions of random pairs by one method, each as soon as it has ended.
+        """Stream one `trial` event per executed random pair, all with the same method.
 
-        What does not fit into the time of a request is left out: ask again from the first pair that is missing.
+        Pairs that do not fit into the request's time limit are left out; request them again, starting at the first
+        missing pair.
         """
         token = service.token(request, f"trials {body.method}", body)
 
@@ -185,8 +187,8 @@ def _add_streams(app: FastAPI, service: Service) -> None:
 
 
 async def _stream(events: AsyncIterator[tuple[str, str]], token: Token) -> StreamingResponse:
-    """Lines of JSON. The first event decides the status; errors after it are lines too, and work stops when the client
-    disconnects."""
+    """Stream events as JSON lines. A failure of the first event sets the HTTP status; a later failure becomes an
+    `error` line. Work stops when the client disconnects."""
     first = await anext(events)
 
     async def lines() -> AsyncIterator[str]:

@@ -1,4 +1,4 @@
-"""The server: a JSON API around a planner (`vhdiffuser.web.api`), and the page that uses it."""
+"""The web application: the JSON API (`vhdiffuser.web.api`) and the page that uses it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from vhdiffuser.web.work import refusal_of
 from vhdiffuser.web.workers import ThreadWorkers, Workers
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
-"""Accepted host names: any other name that resolves to this machine may be a DNS-rebinding attack."""
+"""Host names accepted by default. Any other name that resolves to this machine may be a DNS-rebinding attack."""
 
 
 def create_app(
@@ -34,9 +34,10 @@ def create_app(
     token: str | None = None,
     workers: dict[Lane, Workers] | None = None,
 ) -> FastAPI:
-    """The application. `hosts` are the accepted host names (`*` for all), `token` what every request must know.
+    """Build the application.
 
-    `workers` do the work of each lane (default: two threads each).
+    `hosts` are the accepted host names (`*` accepts all). If `token` is given, every request must present it. `workers`
+    run the jobs of each lane (default: two threads per lane).
     """
     limits = limits or Limits()
     jobs = Jobs(limits, workers or {"quick": ThreadWorkers(library, 2), "slow": ThreadWorkers(library, 2)})
@@ -48,9 +49,9 @@ def create_app(
 
     app = FastAPI(
         title="VH-Diffuser",
-        summary="Plans whose horizon is learned.",
+        summary="Trajectory planning with a learned horizon.",
         version="1",
-        docs_url=None,  # FastAPI's own pages load scripts from another host
+        docs_url=None,  # FastAPI's docs pages load scripts from another host
         redoc_url=None,
         lifespan=lifespan,
     )
@@ -81,11 +82,11 @@ def _add_refusals(app: FastAPI) -> None:
 
     @app.exception_handler(Exception)
     async def failed(_: Request, error: Exception) -> JSONResponse:
-        return JSONResponse({"kind": "failed", "reason": "the server failed; its terminal says why."}, 500)
+        return JSONResponse({"kind": "failed", "reason": "internal error; see the server's terminal."}, 500)
 
 
 def _add_page(app: FastAPI) -> None:
-    """Serve the page's own files, read once; no other file of this machine is reachable."""
+    """Serve the page's own files, read once at startup. No other file on this machine is reachable."""
     folder = files("vhdiffuser.web") / "static"
     assets = {item.name: item.read_bytes() for item in folder.iterdir() if item.is_file()}
 
@@ -93,8 +94,8 @@ def _add_page(app: FastAPI) -> None:
     @app.get("/{name}", include_in_schema=False)
     async def asset(name: str = "index.html") -> Response:
         if name not in assets:
-            raise HTTPException(404, "there is no such page.")
+            raise HTTPException(404, "page not found.")
         kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
-        # Not left to the system's MIME table, which may call a script plain text.
+        # Do not rely on the system's MIME table, which may map .js to text/plain.
         kind = {"js": "text/javascript", "svg": "image/svg+xml"}.get(name.rsplit(".", 1)[-1], kind)
         return Response(assets[name], media_type=kind)

@@ -1,4 +1,4 @@
-"""Clients of the server: what each used lately, and which of them have a seat, which keeps their place in a crowd."""
+"""Clients of the server: recent usage of each, and which of them hold a seat, i.e. keep being served under load."""
 
 from __future__ import annotations
 
@@ -9,66 +9,66 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Lane = Literal["quick", "slow"]
-"""Cheap and costly work."""
+"""Lane of cheap or of expensive work."""
 _HALF_LIFE = 10.0
-"""Seconds after which half of what a client used is forgotten."""
+"""Half-life of a client's usage, in seconds."""
 _SEATS = 8
-"""Clients that may keep their place while others are refused."""
+"""Number of clients that keep being served while others are refused."""
 _SEAT_SECONDS = 15.0
-"""Seconds without a request after which a client loses its seat."""
+"""A client loses its seat after this many seconds without a request."""
 _LIGHT = 0.25
-"""Share of one worker that a client with a seat may use."""
+"""Largest fraction of one worker that a client with a seat may use."""
 
 
 @dataclass
 class Usage:
-    """Seconds of computing time that a client or an address used lately."""
+    """Recent computing time of a client or an address, in seconds, with exponential decay."""
 
     seconds: float = 0.0
     at: float = field(default_factory=time.monotonic)
 
     def now(self) -> float:
-        """What is not forgotten yet."""
+        """Current value after decay."""
         return self.seconds * 0.5 ** ((time.monotonic() - self.at) / _HALF_LIFE)
 
     def add(self, seconds: float) -> None:
-        """Charge for work."""
+        """Add computing time."""
         self.seconds, self.at = self.now() + seconds, time.monotonic()
 
 
 @dataclass
 class Client:
-    """A page, or all requests without an id from one address."""
+    """One page, or all requests without a client id from one address."""
 
     peer: Usage
-    """Its address's, which it shares with other pages of that address."""
+    """Usage of its address, shared with all pages from that address."""
     used: Usage = field(default_factory=Usage)
     under_way: dict[Lane, int] = field(default_factory=lambda: {"quick": 0, "slow": 0})
-    """Jobs waiting or running."""
+    """Jobs waiting or running, per lane."""
     running: dict[Lane, int] = field(default_factory=lambda: {"quick": 0, "slow": 0})
-    """Jobs running."""
+    """Jobs running, per lane."""
     away_until: float = 0.0
-    """When it may ask again, after a refusal."""
+    """After a refusal, the time before which it should not retry."""
     seen: float = field(default_factory=time.monotonic)
-    """When it last asked."""
+    """Time of its last request."""
 
     @property
     def light(self) -> bool:
-        """Whether it used less than a seat's share of a worker lately."""
+        """Whether its recent usage is below a seat's share of a worker."""
         return self.used.now() < _LIGHT * _HALF_LIFE / math.log(2)
 
 
 class Clients:
-    """The clients known, and which of them have a seat."""
+    """All known clients and the current seats."""
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._known: OrderedDict[tuple[str, str], Client] = OrderedDict()  # the longest idle first
+        self._known: OrderedDict[tuple[str, str], Client] = OrderedDict()  # longest idle first
         self._peers: OrderedDict[str, Usage] = OrderedDict()
         self._seated: list[Client] = []
 
     def get(self, peer: str, name: str) -> Client:
-        """The client of that name at that address; it is asking now."""
+        """Return the client with this name at this address and mark it as active."""
         usage = self._peers.pop(peer, None) or Usage()
         self._peers[peer] = usage
         client = self._known.pop((peer, name), None) or Client(usage)
@@ -79,7 +79,7 @@ class Clients:
         return client
 
     def count(self) -> int:
-        """Clients that asked lately."""
+        """Number of recently active clients."""
         now, count = time.monotonic(), 0
         for client in reversed(self._known.values()):
             if now - client.seen > _HALF_LIFE:
@@ -88,18 +88,18 @@ class Clients:
         return count
 
     def seat(self, client: Client) -> None:
-        """Give a client that was served a seat, if it uses little and one is free."""
+        """Give a served client a seat if its usage is light and a seat is free."""
         if client.light and not self.is_seated(client) and len(self._seated) < _SEATS:
             self._seated.append(client)
 
     def is_seated(self, client: Client) -> bool:
-        """Whether it has a seat; those of the idle and of the greedy become free."""
+        """Whether the client holds a seat. Seats of idle or heavy clients are freed."""
         now = time.monotonic()
         self._seated = [other for other in self._seated if now - other.seen < _SEAT_SECONDS and other.light]
         return any(other is client for other in self._seated)
 
 
 def forget_oldest(known: OrderedDict[Any, Any], most: int) -> None:
-    """Keep the `most` newest entries."""
+    """Drop the oldest entries until `most` remain."""
     while len(known) > most:
         known.popitem(last=False)

@@ -1,7 +1,7 @@
-"""Connections: no client holds the server by saying nothing, by sending slowly or by not reading its answer.
+"""Connection limits: a client that is silent, sends slowly or does not read its response cannot block the server.
 
-A connection costs a file descriptor and no thread. Where too many are open, the one that has been idle longest is
-closed for the new one, first among those of the same address.
+An open connection costs a file descriptor, but no thread. When too many are open, the one idle for longest is closed to
+make room, preferably one from the same address.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ Base: Any = AutoHTTPProtocol
 
 
 class BoundedConnection(Base):
-    """uvicorn's HTTP protocol, with time limits for reading and writing and a limit on open connections."""
+    """uvicorn's HTTP protocol with read and write timeouts and a limit on open connections."""
 
     limits = Limits()
-    """Its bounds; `bounded` makes a class with others."""
+    """Limits of this class; `bounded` makes a class with others."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:
-        """Make room for the connection, or refuse it."""
+        """Accept the connection, closing an idle one if necessary, or refuse it."""
         super().connection_made(transport)
         self.peer = self.client[0] if self.client else ""
         self.quiet_since = self.loop.time()
@@ -40,13 +40,13 @@ class BoundedConnection(Base):
         self._expect()
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Forget the timers."""
+        """Cancel the timers."""
         self._stop_reading_timer()
         self._stop_writing_timer()
         super().connection_lost(error)
 
     def data_received(self, data: bytes) -> None:
-        """Read; the time limit counts until the request is complete."""
+        """Read data; the read timeout runs until the request is complete."""
         self.quiet_since = self.loop.time()
         super().data_received(data)
         if self.awaits_request or self.cycle.more_body:
@@ -55,28 +55,28 @@ class BoundedConnection(Base):
             self._stop_reading_timer()
 
     def on_response_complete(self) -> None:
-        """The connection is idle from now on; uvicorn closes it after `idle_seconds`."""
+        """Mark the connection as idle; uvicorn closes it after `idle_seconds`."""
         self.quiet_since = self.loop.time()
         super().on_response_complete()
 
     def pause_writing(self) -> None:
-        """The client does not read: it gets some time."""
+        """The client is not reading: start the write timeout."""
         super().pause_writing()
         if self._writing is None:
             self._writing = self.loop.call_later(self.limits.write_seconds, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """The client reads again."""
+        """The client reads again: stop the write timeout."""
         self._stop_writing_timer()
         super().resume_writing()
 
     @property
     def awaits_request(self) -> bool:
-        """Whether no request is being answered."""
+        """Whether no request is in progress on this connection."""
         return self.cycle is None or self.cycle.response_complete
 
     def _expect(self) -> None:
-        """The request must be complete in time."""
+        """Start the read timeout."""
         if self._reading is None and not self.transport.is_closing():
             self._reading = self.loop.call_later(self.limits.read_seconds, self.transport.abort)
 
@@ -91,7 +91,7 @@ class BoundedConnection(Base):
             self._writing = None
 
     def _refuse(self) -> None:
-        body = json.dumps({"kind": "connections", "reason": "too many connections are open. Try again in a second."})
+        body = json.dumps({"kind": "connections", "reason": "too many open connections. Retry in one second."})
         headers = {"content-type": "application/json", "retry-after": "1", "connection": "close", **HEADERS}
         lines = [f"{name}: {value}\r\n" for name, value in {**headers, "content-length": str(len(body))}.items()]
         self.transport.write(f"HTTP/1.1 503 Service Unavailable\r\n{''.join(lines)}\r\n{body}".encode())
@@ -99,7 +99,7 @@ class BoundedConnection(Base):
 
 
 def _close_longest_idle(connections: list[Any]) -> bool:
-    """Close the connection that has been idle longest; False if all are being answered."""
+    """Close the connection that has been idle for longest; False if none is idle."""
     idle = [other for other in connections if other.awaits_request and not other.transport.is_closing()]
     if idle:
         min(idle, key=lambda other: other.quiet_since).transport.abort()
@@ -107,5 +107,5 @@ def _close_longest_idle(connections: list[Any]) -> bool:
 
 
 def bounded(limits: Limits) -> type[asyncio.Protocol]:
-    """The protocol with these limits."""
+    """Return the protocol class with these limits."""
     return type("BoundedConnection", (BoundedConnection,), {"limits": limits})

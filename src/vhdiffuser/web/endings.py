@@ -1,4 +1,4 @@
-"""Why an execution ended: goal reached, fell over, stuck, out of steps, off the plan, or just missed."""
+"""Why an execution ended: goal reached, fell over, stuck, out of steps, off the plan, or narrowly missed."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from vhdiffuser.web.library import Loaded
 from vhdiffuser.web.replies import Ending
 
 _STILL = 40, 0.2
-"""Control steps, and share of all, for which a robot must have stayed in one place at the end to be stuck."""
+"""A robot is stuck if it stayed in one place for at least this many final control steps and this fraction of all
+steps."""
 _AT_WALL = 1.5
-"""Radii of the body: a wall this near holds it."""
+"""A wall within this many body radii counts as touching."""
 
 
 @dataclass(frozen=True)
@@ -26,13 +27,13 @@ class Explained:
 
     ending: Ending
     text: str
-    """A sentence."""
+    """One sentence for the user."""
     missed_by: float
-    """Distance to the goal, in units."""
+    """Distance to the goal, in the environment's units."""
 
 
 def explain(loaded: Loaded, rule: ExecutionRule, rollout: Rollout, goal: FloatArray) -> Explained:
-    """The ending of a rollout towards its (last) goal."""
+    """Explain how a rollout towards its (last) goal ended."""
     spec = loaded.spec
     places = spec.goal_of(spec.planning_state(rollout.observations))  # (steps + 1, goal_dim)
     missed_by = float(np.linalg.norm(places[-1] - goal))
@@ -52,7 +53,7 @@ def _why(loaded: Loaded, rule: ExecutionRule, rollout: Rollout, places: FloatArr
     fallen = loaded.environment.has_fallen(rollout.observations)
     if fallen[-1]:
         upright = np.flatnonzero(~fallen)
-        return "fell", f"it fell over at step {int(upright[-1]) + 1 if len(upright) else 0} and could not get up"
+        return "fell", f"it fell over at step {int(upright[-1]) + 1 if len(upright) else 0} and did not get up"
     off = _off_plan(loaded, rollout)
     if off > THRESHOLD or rule.replans:
         where = _stuck_at(loaded, places)
@@ -62,12 +63,12 @@ def _why(loaded: Loaded, rule: ExecutionRule, rollout: Rollout, places: FloatArr
         return "out-of-steps", f"it ran out of steps (the limit is {rule.budget})"
     if off > THRESHOLD:
         step = _left_at(loaded, rollout)
-        return "off-plan", f"it left the plan, at step {step}, and single-shot does not replan"
-    return "missed", "it followed the plan to its end, beside the goal"
+        return "off-plan", f"it left the plan at step {step}, and single-shot does not replan"
+    return "missed", "it followed the plan to its end, but the plan ends beside the goal"
 
 
 def _errors(loaded: Loaded, rollout: Rollout) -> FloatArray:
-    """(k,) tracking error along the last plan, normalised, infinity norm."""
+    """(k,) tracking error along the last plan: normalised, infinity norm."""
     made, plan = rollout.plans[-1]
     observations = rollout.observations[made:]
     spec, states = loaded.spec, loaded.spec.planning_state(observations)
@@ -76,7 +77,7 @@ def _errors(loaded: Loaded, rollout: Rollout) -> FloatArray:
 
 
 def _due(loaded: Loaded, observations: FloatArray, plan: Plan) -> FloatArray:
-    """(k, d) the plan's states at which the robot should have been, as replanning judges it."""
+    """(k, d) reference states of the plan, as the replanning rule defines them."""
     indices = np.minimum(np.arange(len(observations)), plan.length - 1)
     assert loaded.controller is not None
     return loaded.controller.due(observations, [plan] * len(observations), indices)
@@ -87,13 +88,13 @@ def _off_plan(loaded: Loaded, rollout: Rollout) -> float:
 
 
 def _left_at(loaded: Loaded, rollout: Rollout) -> int:
-    """The control step from which on the robot was off its last plan."""
+    """First control step after which the robot stayed off its last plan."""
     within = np.flatnonzero(_errors(loaded, rollout) <= THRESHOLD)
     return rollout.plans[-1][0] + (int(within[-1]) + 1 if len(within) else 0)
 
 
 def _stuck_at(loaded: Loaded, places: FloatArray) -> str | None:
-    """Where the robot stayed to the end; None if it moved."""
+    """Where the robot was stuck at the end; None if it was moving."""
     steps = max(_STILL[0], int(_STILL[1] * len(places)))
     lately = places[-steps:]
     room = 2 * loaded.spec.epsilon * loaded.spec.goal_of(loaded.planner.normalizer.scale)
@@ -102,4 +103,4 @@ def _stuck_at(loaded: Loaded, places: FloatArray) -> str | None:
     geometry = loaded.environment.geometry
     if geometry.is_maze and float(wall_distance(geometry.walls, places[-1])) <= _AT_WALL * geometry.radius:
         return "at a wall"
-    return "where it stands"
+    return "in place"

@@ -1,4 +1,4 @@
-"""Execution of one pair, by one method or several, with goals that may move."""
+"""Execution of one start-goal pair, by one or several methods, optionally with a moving goal."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from vhdiffuser.benchmark.methods import METHODS, Method
 from vhdiffuser.envs.base import PlanningEnv
-from vhdiffuser.envs.protocols import ExecutionRule, paper_rule
+from vhdiffuser.envs.protocols import ExecutionRule, paper_rule, replan_every
 from vhdiffuser.errors import VhdError
 from vhdiffuser.execution.loop import BatchPlanner, ControlLoop, Episode, Group, plan_seed
 from vhdiffuser.execution.simulators import Simulators
@@ -23,27 +23,29 @@ from vhdiffuser.types import FloatArray, Instance
 from vhdiffuser.web.endings import explain
 from vhdiffuser.web.library import Loaded
 from vhdiffuser.web.limits import NotReady
-from vhdiffuser.web.planning import Keeping, avoided, planner_of, subsampled
+from vhdiffuser.web.planning import KeepsOut, avoided, planner_of, subsampled
 from vhdiffuser.web.replies import ExecutionReply, MadePlan, MethodReply, Reason, SkeletonReply, TrialReply
-from vhdiffuser.web.requests import ExecuteRequest, GoalMove, MethodName, TrialsRequest
+from vhdiffuser.web.requests import ExecuteRequest, GoalMove, MethodName, Protocol, TrialsRequest
 from vhdiffuser.web.scene import checked_instance, numbers, random_instance
 
 COMPARED: tuple[MethodName, ...] = get_args(MethodName)
-"""Methods of the page's comparison: those of the paper's Fig. 3."""
+"""Methods in the page's comparison: those of Fig. 3 of the paper."""
 
+_POINTS, _LEAST_POINTS = 16_000, 24
+"""Points sent of all plans of an execution together, and of each of many at least."""
 _POSES = 300
 """Maximum number of poses sent with an execution."""
 
 
 def execute(loaded: Loaded, request: ExecuteRequest, instance: Instance) -> ExecutionReply:
-    """VHD on this pair, or a plan of the requested length."""
+    """Execute VHD on this pair, or a plan of the requested length."""
     return _run(loaded, planner_of(loaded, request), request, instance, request.length)
 
 
 def execute_method(loaded: Loaded, request: ExecuteRequest, instance: Instance, name: MethodName) -> MethodReply:
-    """One of `COMPARED` on this pair; all have the request's seed."""
+    """Execute one of the `COMPARED` methods on this pair, with the request's seed."""
     if request.deadline is not None:
-        raise VhdError("a comparison is one of horizons, which a deadline would set: leave out the deadline.")
+        raise VhdError("a comparison varies the horizon, which a deadline fixes: leave out the deadline.")
     method = METHODS[name]
     horizon = method.horizon(loaded.environment)
     own = None if horizon is None else loaded.fixed.get(horizon)
@@ -61,7 +63,7 @@ def execute_method(loaded: Loaded, request: ExecuteRequest, instance: Instance, 
 
 
 def trial(loaded: Loaded, request: TrialsRequest, number: int) -> TrialReply:
-    """A random pair by one method, as the page would execute it."""
+    """Execute one method on the random pair with this number."""
     pair = random_instance(loaded, number)
     settings = request.model_dump(exclude={"method", "first", "count"})
     asked = ExecuteRequest(**settings, start=pair.start, goal=pair.goal)
@@ -101,15 +103,15 @@ def _run(
     horizon: int | None,
 ) -> ExecutionReply:
     if loaded.pool is None:
-        raise NotReady(f"{loaded.spec.name}: there is data, but no simulator, so plans cannot be executed.")
+        raise NotReady(f"{loaded.spec.name} has data but no simulator, so plans cannot be executed.")
     if loaded.controller is None:
         raise NotReady(
-            f"{loaded.spec.name}: its controller's weights are missing, so plans cannot be executed. "
-            f"Make them with `vhd train dynamics {loaded.spec.name}`."
+            f"{loaded.spec.name}: the controller has no weights, so plans cannot be executed. Train it with "
+            f"`vhd train dynamics {loaded.spec.name}`."
         )
     budget = loaded.environment.step_budget + (request.moves[-1].step if request.moves else 0)
-    rule, boxes = paper_rule(request.protocol, budget), avoided(loaded, request)
-    used: BatchPlanner = Keeping(planner, boxes, predicted=horizon is None)
+    rule, boxes = _rule(request.protocol, budget), avoided(loaded, request)
+    used: BatchPlanner = KeepsOut(planner, boxes, predicted=horizon is None)
     begun = time.perf_counter()
     if request.deadline is not None:
         used = BeginsWith(planner, _plan_until(planner, request, instance))
@@ -130,7 +132,7 @@ def _run(
         missed_by=round(explained.missed_by, 4),
         places=numbers(places, 3),
         states=numbers(states, 3) if spec.state_dim > spec.goal_dim else [],
-        plans=[_reply(loaded, step, plan, why) for (step, plan), why in zip(rollout.plans, made, strict=True)],
+        plans=_made_plans(loaded, rollout.plans, made),
         intrusions=_intrusions(places, boxes),
         skeleton=_skeleton(loaded, rollout.observations) if request.skeleton else None,
         final_distance=round(loop.distance_to_goal(episode), 4),
@@ -141,8 +143,13 @@ def _run(
     )
 
 
+def _rule(protocol: Protocol, budget: int) -> ExecutionRule:
+    """The paper's protocols, or a new plan at every control step."""
+    return replan_every(1, budget) if protocol == "live" else paper_rule(protocol, budget)
+
+
 def _plan_until(planner: Planner, request: ExecuteRequest, instance: Instance) -> Plan:
-    """The plan for the request's deadline, as `planning.plan` makes it."""
+    """The plan for the request's deadline, identical to `planning.plan`."""
     seed = plan_seed(request.seed, 0, 0)
     return planner.plan(instance.start, instance.goal, deadline=request.deadline, arrive=request.arrive, seed=seed)
 
@@ -150,7 +157,7 @@ def _plan_until(planner: Planner, request: ExecuteRequest, instance: Instance) -
 def _drive(
     loop: ControlLoop, simulators: Simulators, instance: Instance, moves: list[GoalMove]
 ) -> tuple[Episode, list[_Made]]:
-    """One execution whose goal moves; a move after its end is ignored."""
+    """Execute once with a moving goal; moves after the end are ignored."""
     episode = Episode(0, instance.goal, [simulators.reset([0], [instance])[0]])
     made: list[_Made] = []
     waiting = list(moves)
@@ -165,7 +172,7 @@ def _drive(
             loop.plan([episode])
             made.append(_Made(reason, episode.planning - before))
             moved = False
-            continue  # it may start in its goal region
+            continue  # the start may lie in the goal region
         group = Group([episode])
         actions = loop.act(group)
         loop.advance(group, actions, simulators.step([0], actions))
@@ -175,30 +182,36 @@ def _drive(
 def _reason(episode: Episode, rule: ExecutionRule) -> Reason:
     if not episode.plans:
         return "start"
+    if rule.every is not None:
+        return "due"
     return "ended" if episode.index >= episode.plan.length else "deviation"
 
 
 def _checked_moves(loaded: Loaded, moves: Sequence[GoalMove], instance: Instance) -> list[GoalMove]:
     if any(later.step < earlier.step for earlier, later in pairwise(moves)):
-        raise VhdError("moves of the goal must be in the order of their steps.")
+        raise VhdError("goal moves must be sorted by step.")
     for move in moves:
         loaded.env.check(replace(instance, goal=np.asarray(move.goal, np.float32)))
     return list(moves)
 
 
-def _reply(loaded: Loaded, step: int, plan: Plan, made: _Made) -> MadePlan:
-    return MadePlan(
-        step=step,
-        length=plan.length,
-        reason=made.reason,
-        places=numbers(loaded.spec.goal_of(subsampled(plan.states)), 3),
-        route=[] if plan.route is None else numbers(subsampled(plan.route), 3),
-        seconds=round(made.seconds, 4),
-    )
+def _made_plans(loaded: Loaded, plans: Sequence[tuple[int, Plan]], made: Sequence[_Made]) -> list[MadePlan]:
+    points = max(_POINTS // len(plans), _LEAST_POINTS)
+    return [
+        MadePlan(
+            step=step,
+            length=plan.length,
+            reason=why.reason,
+            places=numbers(loaded.spec.goal_of(subsampled(plan.states, points)), 3),
+            route=[] if plan.route is None else numbers(subsampled(plan.route, points), 3),
+            seconds=round(why.seconds, 4),
+        )
+        for (step, plan), why in zip(plans, made, strict=True)
+    ]
 
 
 def _intrusions(places: FloatArray, boxes: FloatArray | None) -> int:
-    """Control steps inside boxes."""
+    """Number of control steps inside boxes."""
     if boxes is None:
         return 0
     inside = (boxes[:, 0] < places[1:, None]) & (places[1:, None] < boxes[:, 1])  # (steps, n, goal_dim)

@@ -1,4 +1,4 @@
-"""The Length Predictor's distance field: steps from everywhere in a view to one goal."""
+"""The Length Predictor's distance field: predicted steps to one goal, on a grid over a view."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from vhdiffuser.web.requests import FieldRequest
 from vhdiffuser.web.scene import numbers, views_of
 
 _PIECE = 512
-"""Starts predicted at once: some 10 ms, after which cancelled work is noticed."""
+"""Starts per forward pass (about 10 ms); cancellation is checked in between."""
 
 
 def distance_field(loaded: Loaded, request: FieldRequest, instance: Instance) -> FieldReply:
-    """f_theta(s, g) T_max for starts at rest on a grid, in the plane of the view through the start."""
+    """f_theta(s, g) T_max for starts at rest, on a grid in the view's plane through the start."""
     predictor = loaded.planner.length_predictor
     if predictor is None:
-        raise VhdError(f"{loaded.spec.name}: this planner has no Length Predictor, so there is no field.")
+        raise VhdError(f"{loaded.spec.name}: this planner has no Length Predictor, so there is no distance field.")
     views = views_of(loaded)
     if request.view >= len(views):
-        raise VhdError(f"{loaded.spec.name} has {len(views)} view(s), counted from 0; got {request.view}.")
+        raise VhdError(f"{loaded.spec.name} has {len(views)} view(s), numbered from 0; got {request.view}.")
     view = views[request.view]
     right, up = _axes(view, request.points)
     spec = loaded.spec
@@ -46,7 +46,7 @@ def distance_field(loaded: Loaded, request: FieldRequest, instance: Instance) ->
 
 
 def _steps(predictor: StepsPredictor, starts: FloatArray, goal: FloatArray) -> FloatArray:
-    """(n,) steps from (n, d) starts, in pieces between which the work can be cancelled."""
+    """(n,) predicted steps from (n, d) starts, in chunks so that the work can be cancelled."""
     found = []
     for first in range(0, len(starts), _PIECE):
         check_cancelled()
@@ -56,7 +56,7 @@ def _steps(predictor: StepsPredictor, starts: FloatArray, goal: FloatArray) -> F
 
 
 def _axes(view: View, points: int) -> tuple[FloatArray, FloatArray]:
-    """Centres of equal squares that tile the view, `points` along its longer side."""
+    """Centres of square cells that tile the view, with `points` cells along its longer side."""
     width, height = view.right_range[1] - view.right_range[0], view.up_range[1] - view.up_range[0]
     side = max(width, height) / points
     columns, rows = max(round(width / side), 2), max(round(height / side), 2)
@@ -66,7 +66,8 @@ def _axes(view: View, points: int) -> tuple[FloatArray, FloatArray]:
 
 
 def _free(loaded: Loaded, places: FloatArray) -> BoolArray:
-    """(rows, columns) bool: free space plus one point into the walls, so that an interpolated image reaches them."""
+    """(rows, columns) bool: free space, extended by one grid point into the walls so that an interpolated image touches
+    them."""
     walls = loaded.environment.geometry.walls
     if len(walls) == 0:
         return np.ones(places.shape[:-1], bool)

@@ -1,10 +1,9 @@
-"""Job queue: work runs off the event loop, in lanes by cost, shared fairly, and can be cancelled by its token.
+"""Job queue: work runs off the event loop, in one lane per cost class, with fair sharing and cancellation.
 
-Cheap work (plans of few reverse steps, lengths) and costly work (executions, comparisons, DDPM-256) have lanes of their
-own, so that a running ant does not delay a drag. A lane serves first the clients that have a seat: they were served
-lately and use little, so a crowd of newcomers does not push them out. Then come the others, those that used least
-first, and last those that come back before the time they were told. A page numbers its requests: a new one cancels
-the older ones.
+Cheap work (plans with few reverse steps, lengths) and expensive work (executions, comparisons, DDPM-256) use separate
+lanes, so that an ant's rollout does not delay a drag. Within a lane, clients with a seat come first: they were served
+recently and use little, so new clients cannot push them out. The others follow, lightest usage first; clients that
+retry too early come last. Each page numbers its requests, and a new request cancels older ones.
 """
 
 from __future__ import annotations
@@ -26,49 +25,49 @@ from vhdiffuser.web.workers import Workers
 _log = logging.getLogger(__name__)
 
 _LOOK_EVERY = 0.04
-"""Seconds between two checks whether the client is still connected."""
+"""Seconds between checks whether the client is still connected."""
 _LOADED_EVERY = 0.1
-"""Seconds between two questions whether an environment is loaded."""
+"""Seconds between checks whether an environment has been loaded."""
 _LONGEST_PAUSE = 30
-"""Most seconds that a refused client is told to wait."""
+"""Longest Retry-After, in seconds."""
 
 
 class Token:
-    """A cancellation token, which long work checks regularly."""
+    """Cancellation token of a request; long work checks it regularly."""
 
     def __init__(self, seconds: float, client: Client | None = None) -> None:
         self.client = client or Client(Usage())
         self.impatient = time.monotonic() < self.client.away_until
-        """Whether it came before its client was told to."""
+        """Whether the request came before the client's Retry-After."""
         self.seated = False
-        """Whether its client has a seat."""
+        """Whether the client holds a seat."""
         self.admitted: set[Lane] = set()
-        """Lanes that have taken a job of this request: they take its further ones, too."""
+        """Lanes that have accepted a job of this request; they accept its later jobs as well."""
         self.ended = False
         """Whether the work is cancelled."""
         self._deadline = time.monotonic() + seconds
         self._calls: list[Callable[[], None]] = []
 
     def end(self) -> None:
-        """Cancel the work."""
+        """Cancel the request's work."""
         self.ended = True
         for call in self._calls:
             call()
         self._calls = []
 
     def when_ended(self, call: Callable[[], None]) -> None:
-        """Call this when the work is cancelled."""
+        """Register a callback for cancellation."""
         self._calls.append(call)
 
     @property
     def seconds_left(self) -> float:
-        """Seconds that the request may still take."""
+        """Seconds left in the request's time limit."""
         return self._deadline - time.monotonic()
 
 
 @dataclass(eq=False)
 class _Job:
-    """Work that waits in a lane or is done by one of its workers."""
+    """A job, waiting in a lane or running on one of its workers."""
 
     token: Token
     work: Work
@@ -76,33 +75,34 @@ class _Job:
 
     @property
     def rank(self) -> tuple[int, float, float]:
-        """Smaller is served first: seats before the patient before the rest; then by what address and client used."""
+        """Sort key, smallest first: seats, then patient clients, then the rest; within each, by recent usage of address
+        and client."""
         client = self.token.client
         return 0 if self.token.seated else 2 if self.token.impatient else 1, client.peer.now(), client.used.now()
 
     def fail(self, error: Exception) -> None:
-        """Answer with an error."""
+        """Finish the job with an error."""
         if not self.done.done():
             self.done.set_exception(error)
 
 
 class _Lane:
-    """Workers, and the jobs that wait for them. Used on the event loop only."""
+    """A set of workers and the jobs waiting for them. Used on the event loop only."""
 
     def __init__(self, name: Lane, workers: Workers, most_waiting: int, running_share: int, clients: Clients) -> None:
         self.clients = clients
         self.name, self.workers, self.most_waiting, self.running_share = name, workers, most_waiting, running_share
         self.waiting: list[_Job] = []
         self.active: set[_Job] = set()
-        self.mean = 0.05  # seconds of a job, lately
+        self.mean = 0.05  # running mean of a job's seconds
 
     def retry_after(self) -> int:
-        """Seconds in which each of the clients that asked lately could be served once."""
+        """Seconds in which every recently active client could be served once."""
         turns = max(len(self.waiting) + len(self.active), self.clients.count())
         return min(max(1, math.ceil(self.mean * turns / self.workers.count)), _LONGEST_PAUSE)
 
     def enter(self, job: _Job) -> None:
-        """Queue the job, or raise `TooBusy`. In a full lane, whoever used most gives way."""
+        """Queue the job or raise `TooBusy`. In a full lane, the job of the heaviest client is dropped."""
         for other in [other for other in self.waiting if other.token.ended]:
             self.leave(other)
         full = len(self.waiting) >= self.most_waiting and self.name not in job.token.admitted
@@ -122,13 +122,13 @@ class _Lane:
         return TooBusy(pause)
 
     def leave(self, job: _Job) -> None:
-        """Take a job from the queue that is cancelled or has waited too long."""
+        """Remove a job that was cancelled or waited too long."""
         if job in self.waiting:
             self.waiting.remove(job)
             job.fail(Stale() if job.token.ended else self._refusal(job))
 
     def serve(self) -> None:
-        """Start waiting jobs while workers are free: the smallest rank first, and first come, first served."""
+        """Start waiting jobs while workers are free, by rank, then first come, first served."""
         while self.waiting and len(self.active) < self.workers.count:
             eligible = [job for job in self.waiting if job.token.client.running[self.name] < self.running_share]
             if not eligible:
@@ -166,7 +166,7 @@ class _Lane:
 
 
 class Jobs:
-    """Accepts requests and gives their work to the workers of a lane."""
+    """Accepts requests and passes their jobs to the lanes."""
 
     def __init__(self, limits: Limits, workers: dict[Lane, Workers]) -> None:
         self._limits = limits
@@ -179,7 +179,7 @@ class Jobs:
         self._newest: OrderedDict[tuple[str, str, str], tuple[int, Token]] = OrderedDict()
 
     def token(self, peer: str, client: str | None, channel: str, sequence: int) -> Token:
-        """The token of a new request; cancels older requests of the same page and channel."""
+        """Create the token of a new request; cancels older requests of the same page and channel."""
         token = Token(self._limits.seconds, self._clients.get(peer, client or ""))
         token.seated = self._clients.is_seated(token.client)
         if client is None:
@@ -196,7 +196,7 @@ class Jobs:
         return token
 
     async def run(self, lane: Lane, token: Token, gone: Callable[[], Awaitable[bool]], work: Work) -> str:
-        """The reply to `work`, as JSON. The token is cancelled when the client disconnects."""
+        """Run `work` and return its reply as JSON. Cancelled if the client disconnects."""
         if lane == "quick":
             work = replace(work, most_evaluations=self._limits.quick_evaluations)
         while True:
@@ -243,6 +243,6 @@ class Jobs:
 
 
 def forget(future: asyncio.Future[Any]) -> None:
-    """Retrieve the outcome of cancelled work, which asyncio would otherwise log as an unhandled error."""
+    """Consume the result of cancelled work; otherwise asyncio logs an unhandled error."""
     if not future.cancelled():
         future.exception()

@@ -1,4 +1,4 @@
-"""The environments that can be shown, and their models: loaded on first use and cached."""
+"""Environments available to the page and their models, loaded on first use and cached."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _log = logging.getLogger(__name__)
 
 
 class SimulatorPool:
-    """A pool of simulators, each lent to one execution at a time and created only when needed."""
+    """Simulators, each used by one execution at a time and created on demand."""
 
     def __init__(self, make_env: EnvFactory, first: PlanningEnv) -> None:
-        """`first` is lent first: creating a simulator can take seconds."""
+        """`first` is an existing simulator, used first because creating one can take seconds."""
         self.first = first
         self._make_env = make_env
         self._idle: SimpleQueue[Simulators] = SimpleQueue()
@@ -40,7 +40,7 @@ class SimulatorPool:
 
     @contextmanager
     def lent(self) -> Iterator[Simulators]:
-        """One simulator, for the duration of the block."""
+        """Borrow one simulator for the duration of the block."""
         try:
             simulators = self._idle.get_nowait()
         except Empty:
@@ -58,17 +58,17 @@ class Loaded:
     environment: Environment
     """The environment."""
     env: InstanceSource
-    """Used for random instances and free-space checks, which do not change its state."""
+    """Draws random instances and checks for free space; its state does not change."""
     planner: Planner
     """The variable-horizon planner with its Length Predictor."""
     fixed: dict[int, Planner]
-    """The available fixed-horizon planners, by horizon."""
+    """Available fixed-horizon planners, by horizon."""
     controller: Controller | None
     """Low-level controller; None if its model is missing."""
     pool: SimulatorPool | None
-    """Simulators for executions; None if there is only data."""
+    """Simulators for executions; None without a simulator."""
     new_walls: FloatArray | None = None
-    """(n, 2, 2) lower and upper corners of walls that the planner's data did not have."""
+    """(n, 2, 2) lower and upper corners of walls that are not in the planner's training data."""
 
     @property
     def spec(self) -> EnvSpec:
@@ -78,7 +78,7 @@ class Loaded:
 
 @dataclass(frozen=True)
 class Missing:
-    """Commands that get what is missing: weights, or the simulator's extra."""
+    """Commands that provide what is missing: weights, or the simulator's extra."""
 
     to_plan: tuple[str, ...] = ()
     """Needed to plan."""
@@ -88,14 +88,14 @@ class Missing:
 
 @dataclass(frozen=True)
 class Entry:
-    """One environment of the library."""
+    """One environment in the library."""
 
     name: str
     """Name in the registry."""
     missing: Callable[[], Missing]
-    """Checks for weights and simulator."""
+    """Reports missing weights or simulators."""
     load: Callable[[], Loaded]
-    """Loads them."""
+    """Loads the environment."""
     lock: threading.Lock = field(default_factory=threading.Lock)
     """Held while loading, so that concurrent requests load once."""
 
@@ -110,23 +110,26 @@ class Library:
 
     @classmethod
     def of_weights(cls, source: Source = "shipped") -> Library:
-        """All environments and imported datasets, with the shipped models or those that the user trained."""
-        names = [name for name in known_names() if get_environment(name).spec.goal_dim > 1]  # the page is 2-D
+        """All environments and imported datasets, with shipped or user-trained models."""
+        names = [
+            name for name in known_names() if get_environment(name).spec.goal_dim > 1
+        ]  # the page draws at most three dimensions
         sources = {name: _source(name, source) for name in names}
         return cls([Entry(name, partial(_missing, name, of), partial(_load, name, of)) for name, of in sources.items()])
 
     def listing(self) -> list[tuple[str, Missing]]:
-        """All environments, and what each lacks."""
+        """All environments with what each of them lacks."""
         return [(name, entry.missing()) for name, entry in self._entries.items()]
 
     def if_loaded(self, name: str) -> Loaded | None:
-        """The environment if it is already loaded, otherwise None."""
+        """The environment if it is loaded, otherwise None."""
         if name not in self._entries:
             raise UnknownNameError("environment", name[:64], list(self._entries))
         return self._loaded.get(name)
 
     def load_in_background(self, name: str) -> None:
-        """Begin to load an environment, unless that has begun; raises what the last attempt failed with."""
+        """Start loading an environment unless that is in progress. Raises the error of the last attempt, if it
+        failed."""
         entry = self._entries[name]
         if commands := entry.missing().to_plan:
             raise NotReady(f"{name} is not ready: run {_spoken(commands)}.")
@@ -138,11 +141,11 @@ class Library:
     def _load(self, name: str) -> None:
         try:
             self.get(name)
-        except Exception as error:  # told to the next who asks
+        except Exception as error:  # raised for the next request
             self._failed[name] = error
 
     def get(self, name: str) -> Loaded:
-        """The environment, loaded."""
+        """Return the environment, loading it if necessary."""
         if (loaded := self.if_loaded(name)) is not None:
             return loaded
         entry = self._entries[name]
@@ -157,8 +160,8 @@ class Library:
 
 
 def _warm_up(loaded: Loaded) -> None:
-    """Make first plans while the page still shows that it is loading: imports take seconds, and networks for short and
-    long plans are made on first use. All memory that planning takes is taken here, and does not grow with use."""
+    """Compute a few plans while the page shows its loading state: imports take seconds, and networks for each plan
+    length are built on first use. Planning allocates all its memory here."""
     spec, centre = loaded.spec, loaded.planner.normalizer.center
     planner = loaded.planner.with_options(steps=1)
     length = spec.L_min
@@ -175,7 +178,7 @@ def _spoken(commands: tuple[str, ...]) -> str:
 
 
 def _source(name: str, source: Source) -> Source:
-    """Where the models of an environment are: without shipped weights, they can only have been trained."""
+    """Source of an environment's models: without shipped weights, they must have been trained."""
     return "trained" if source == "shipped" and name not in shipped_environments() else source
 
 
@@ -204,8 +207,14 @@ def _load(name: str, source: Source) -> Loaded:
     executes = isinstance(env, PlanningEnv) and (not environment.learns_control or dynamics.is_file())
     planner = load_planner(name, source=source, outside="ignore")
     if planner.calibration is not None and not belongs(planner, planner.calibration):
-        _log.warning("%s: calibrated with other weights, so without risk and deadline: `vhd calibrate %s`", name, name)
+        _log.warning(
+            "%s: its calibration belongs to other weights, so risk and deadline are disabled. Run `vhd calibrate %s`.",
+            name,
+            name,
+        )
         planner.calibration = None
+    if (saved := planner.saved_options) is not None and saved.risk is None:
+        planner = planner.with_options(gamma=saved.gamma)  # a risk is a setting of the page, off at first
     return Loaded(
         environment=environment,
         env=env,

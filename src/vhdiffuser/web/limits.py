@@ -1,4 +1,4 @@
-"""Limits on connections and requests, and the errors with which they are refused."""
+"""Limits on connections and requests, and the errors raised when they are exceeded."""
 
 from __future__ import annotations
 
@@ -9,47 +9,47 @@ from vhdiffuser.errors import VhdError
 
 @dataclass(frozen=True)
 class Limits:
-    """Bounds on the number, size and time of connections and requests."""
+    """Limits on the number, size and duration of connections and requests."""
 
     connections: int = 512
-    """Maximum open connections; beyond it, the longest idle one is closed for a new one."""
+    """Open connections; beyond that, the one idle for longest is closed."""
     connections_per_peer: int = 256
-    """The same for one address."""
+    """Open connections per address."""
     read_seconds: float = 10.0
-    """Maximum seconds in which a request must have arrived, from its first byte or from the connection's beginning."""
+    """Seconds for a request to arrive completely, from its first byte or from the opening of the connection."""
     write_seconds: float = 10.0
-    """Maximum seconds for which a client may leave an answer unread."""
+    """Seconds a client may take to read a response."""
     idle_seconds: int = 10
-    """Seconds for which a connection stays open between two requests."""
+    """Seconds a connection may stay idle between requests."""
     body_bytes: int = 65_536
-    """Maximum bytes of a request's body."""
+    """Bytes per request body."""
     waiting: int = 16
-    """Maximum jobs waiting per lane. In a full lane, the client that used the server most gives way."""
+    """Waiting jobs per lane. In a full lane, the job of the heaviest client is dropped."""
     waiting_seconds: float = 10.0
-    """Maximum seconds that a job waits for a worker."""
+    """Seconds a job may wait for a worker."""
     quick_share: int = 8
-    """Maximum jobs of one client, waiting or running, in the quick lane."""
+    """Jobs per client in the quick lane, waiting or running."""
     slow_share: int = 2
-    """The same in the slow lane, where one of a client's jobs runs at a time."""
+    """Jobs per client in the slow lane; only one of them runs at a time."""
     quick_evaluations: int = 32
-    """Maximum network evaluations of a plan in the quick lane: reverse steps times candidates."""
+    """Network evaluations per plan in the quick lane: reverse steps times candidates."""
     quick_points: int = 96
-    """Maximum points along a distance field's longer side in the quick lane."""
+    """Grid points along the longer side of a distance field in the quick lane."""
     seconds: float = 60.0
-    """Maximum seconds per request, including waiting."""
+    """Seconds per request, including waiting."""
     clients: int = 1024
-    """Maximum clients remembered; the longest idle is dropped first."""
+    """Clients remembered; the one idle for longest is dropped first."""
 
 
 class Refusal(VhdError):
-    """A refused request, with its HTTP status."""
+    """A refused request and its HTTP status."""
 
     status = 422
     """HTTP status of the response."""
     kind = "refused"
-    """Machine-readable kind."""
+    """Machine-readable reason."""
     retry_after: int | None = None
-    """Seconds after which it is worth asking again, where waiting helps."""
+    """Seconds to wait before retrying; None if retrying does not help."""
 
 
 class Refused(Refusal):
@@ -68,24 +68,24 @@ class NotReady(Refusal):
 
 
 class Stale(Refusal):
-    """A newer request of the same page has superseded this one."""
+    """A newer request from the same page has superseded this one."""
 
     status = 409
     kind = "stale"
 
     def __init__(self) -> None:
-        super().__init__("a newer request of this page has replaced this one.")
+        super().__init__("superseded by a newer request from this page.")
 
 
 class TooMany(Refusal):
-    """This client has its share of jobs under way."""
+    """This client has too many jobs in progress."""
 
     status = 429
     kind = "share"
 
     def __init__(self, share: int, retry_after: int) -> None:
         super().__init__(
-            f"{share} requests of yours are under way, which is a client's share. Wait for one of them, then ask again."
+            f"you have {share} requests in progress, the limit per client. Wait for one to finish, then retry."
         )
         self.retry_after = retry_after
 
@@ -97,10 +97,7 @@ class TooBusy(Refusal):
     kind = "busy"
 
     def __init__(self, retry_after: int) -> None:
-        super().__init__(
-            f"the server has too much to do at the moment. Try again in {retry_after} s; those who ask earlier are "
-            "served last."
-        )
+        super().__init__(f"the server is busy. Retry in {retry_after} s; earlier retries go to the end of the queue.")
         self.retry_after = retry_after
 
 
@@ -112,4 +109,6 @@ class TooSlow(Refusal):
     retry_after = 10
 
     def __init__(self, seconds: float) -> None:
-        super().__init__(f"this took longer than {max(round(seconds), 1)} s and was given up. Ask for fewer steps.")
+        super().__init__(
+            f"stopped after {max(round(seconds), 1)} s, the time limit of a request. Use fewer reverse steps."
+        )

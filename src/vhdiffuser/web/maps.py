@@ -1,4 +1,4 @@
-"""Mazes with walls added or removed. The simulator has the new map; the planner has learned the old one."""
+"""Point mazes with walls added or removed. The simulator uses the new map; the planner was trained on the old one."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from vhdiffuser.web.library import Loaded, SimulatorPool
 from vhdiffuser.web.replies import MapReply
 
 _KEPT = 8
-"""Changed maps whose simulators are kept."""
+"""Number of edited maps whose simulators stay cached."""
 
 
 def map_of(loaded: Loaded) -> MapReply | None:
-    """The map of a point maze, whose walls can be changed; None for any other environment."""
+    """The editable map of a point maze; None for other environments."""
     maze = getattr(loaded.env, "maze", None)
     if not isinstance(maze, Maze):
         return None
@@ -28,17 +28,17 @@ def map_of(loaded: Loaded) -> MapReply | None:
 
 
 def with_map(loaded: Loaded, rows: list[str] | None) -> Loaded:
-    """The environment with this map; plans and lengths are still those of the map that its planner has learned."""
+    """The environment with an edited map; planner and Length Predictor still know only the original."""
     if rows is None:
         return loaded
     known = getattr(loaded.env, "maze", None)
     if not isinstance(known, Maze):
-        raise VhdError(f"{loaded.spec.name}: walls cannot be changed here, only in point mazes such as maze2d-large.")
+        raise VhdError(f"{loaded.spec.name}: walls can only be edited in point mazes such as maze2d-large.")
     maze = Maze(tuple(rows))
     if (len(maze.rows), len(maze.rows[0])) != (len(known.rows), len(known.rows[0])):
         raise VhdError(
-            f"{loaded.spec.name}: a changed map keeps its {len(known.rows)} rows of {len(known.rows[0])} cells; "
-            f"got {len(maze.rows)} rows of {len(maze.rows[0])}."
+            f"{loaded.spec.name}: an edited map must keep its {len(known.rows)} rows of {len(known.rows[0])} "
+            f"cells; got {len(maze.rows)} rows of {len(maze.rows[0])}."
         )
     if maze.rows == known.rows:
         return loaded
@@ -59,6 +59,6 @@ def _built(name: str, maze: Maze, epsilon: float, T_max: int) -> tuple[Environme
 
 
 def _added(known: Maze, maze: Maze) -> FloatArray:
-    """(n, 2, 2) lower and upper corners of walls that the known map has not."""
+    """(n, 2, 2) lower and upper corners of walls that the original map lacks."""
     new = [wall for wall in maze.walls.tolist() if wall not in known.walls.tolist()]
     return np.array([[(x0, y0), (x1, y1)] for x0, x1, y0, y1 in new], np.float32).reshape(-1, 2, 2)

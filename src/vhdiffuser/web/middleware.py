@@ -1,4 +1,4 @@
-"""Middleware: limits on body size and content type, the token of those who may ask, and security headers."""
+"""Middleware: limits on body size and content type, access token, and security headers."""
 
 from __future__ import annotations
 
@@ -23,22 +23,23 @@ HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-cache",
 }
-"""Sent with every response: nothing is loaded from, or embedded in, any other site."""
+"""Sent with every response: the page loads nothing from other sites and cannot be embedded in them."""
 
 
 COOKIE = "vhd-token"
-"""Holds the token in a browser that has opened the address with `?token=`."""
+"""Cookie with the token, set when a browser opens the address with `?token=`."""
 
 
 class RequestLimits:
     """ASGI middleware. (Starlette's base class would buffer streamed responses.)"""
 
     def __init__(self, app: Any, limits: Limits, token: str | None = None) -> None:
-        """With a token, requests need it: as a bearer token, as a cookie, or once in the page's address."""
+        """If `token` is given, every request needs it: as a bearer token, as a cookie, or once in the page's
+        address."""
         self._app, self._limits, self._token = app, limits, token
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Pass the request on, or refuse it."""
+        """Forward the request or refuse it."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -70,25 +71,25 @@ class RequestLimits:
         if self._token is not None and not self._is_known(headers):
             given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
             if scope["method"] == "GET" and scope["path"] == "/" and self._fits(given):
-                return 303, "token", "go on to the page; the token is now in a cookie."
+                return 303, "token", "the token is now stored in a cookie; continue to the page."
             return 401, "token", (
-                "this server wants a token: open the address that `vhd serve` printed, or send the header "
+                "this server requires a token: open the address printed by `vhd serve`, or send the header "
                 "'Authorization: Bearer TOKEN'."
             )  # fmt: skip
         if scope["method"] != "POST" or not (
             headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers
         ):
             return None
-        # A form on another site can post plain text without a CORS preflight, but not JSON.
+        # Forms on other sites can post plain text without a CORS preflight, but not JSON.
         if headers.get(b"content-type", b"").split(b";")[0].strip().lower() != b"application/json":
-            return 415, "content-type", "requests are JSON: send the header 'content-type: application/json'."
+            return 415, "content-type", "the body must be JSON: send the header 'content-type: application/json'."
         length = headers.get(b"content-length", b"0")
         if not length.isdigit() or int(length) > self._limits.body_bytes:
             return self._too_large()
         return None
 
     def _is_known(self, headers: dict[bytes, bytes]) -> bool:
-        """Whether the token is in the headers."""
+        """Whether the headers contain the token."""
         scheme, _, given = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
         if scheme.lower() == "bearer" and self._fits(given.strip()):
             return True
@@ -99,12 +100,12 @@ class RequestLimits:
         return cookie is not None and self._fits(cookie.value)
 
     def _fits(self, given: str) -> bool:
-        """Compared in constant time, which says nothing about the token."""
+        """Constant-time comparison, so that timing reveals nothing about the token."""
         assert self._token is not None
         return secrets.compare_digest(given.encode(), self._token.encode())
 
     def _too_large(self) -> tuple[int, str, str]:
-        return 413, "too-large", f"the request is larger than {self._limits.body_bytes} bytes. Ask for less at once."
+        return 413, "too-large", f"the request exceeds {self._limits.body_bytes} bytes. Send a smaller one."
 
     def _bounded(self, receive: Any) -> Any:
         read = 0

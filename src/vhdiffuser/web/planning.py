@@ -1,4 +1,4 @@
-"""Horizon and plan for one pair, as replies for the page."""
+"""Horizon, plan and candidates for one start-goal pair, as replies to the page."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from vhdiffuser.envs.base import InstanceSource
 from vhdiffuser.errors import BlockedRouteWarning, VhdError
 from vhdiffuser.execution.loop import plan_seed
 from vhdiffuser.length.predictor import OFF_SUPPORT, LengthPredictor
-from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.planner.calibrated import DEADLINE_RISK
 from vhdiffuser.planner.candidates import candidate_seeds, largest_excess
 from vhdiffuser.planner.compose import window_starts
+from vhdiffuser.planner.forwarding import ForwardingPlanner
 from vhdiffuser.planner.planner import Planner
 from vhdiffuser.trajectories import Plan
-from vhdiffuser.types import EnvSpec, FloatArray, Instance, IntArray
+from vhdiffuser.types import FloatArray, Instance, IntArray
 from vhdiffuser.web.library import Loaded
 from vhdiffuser.web.replies import (
     CandidateReply,
@@ -34,9 +34,9 @@ from vhdiffuser.web.requests import CandidatesRequest, LengthsRequest, PlanningR
 from vhdiffuser.web.scene import checked_instance, notes_on, numbers, tolerance
 
 _PLAN_POINTS = 160
-"""Maximum number of points of a plan whose states are not asked for."""
+"""Maximum number of points when only the shape of a plan is shown."""
 _FAR = 1e6
-"""Units beyond which a box need not reach."""
+"""Coordinates of boxes are clipped to this magnitude."""
 _FRAMES = 65
 """Maximum number of reverse steps sent to the page, evenly spaced."""
 
@@ -54,61 +54,50 @@ def planner_of(loaded: Loaded, request: PlanningRequest) -> Planner:
     if not isinstance(request, PlanRequest) or request.deadline is None:
         return planner
     if request.deadline > loaded.environment.step_budget:
-        raise VhdError(f"a deadline of {loaded.spec.name} is at most {loaded.environment.step_budget} control steps.")
+        raise VhdError(f"deadlines in {loaded.spec.name} are at most {loaded.environment.step_budget} control steps.")
     if request.length is not None or avoided(loaded, request) is not None:
-        raise VhdError("a deadline sets the length, and knows no boxes or added walls: leave out one or the other.")
+        raise VhdError(
+            "a deadline cannot be combined with a fixed length, boxes or added walls: leave out one or the other."
+        )
     return planner if planner.options.risk is not None else planner.with_options(risk=DEADLINE_RISK)
 
 
 def avoided(loaded: Loaded, request: PlanningRequest) -> FloatArray | None:
-    """(n, 2, goal_dim) boxes that plans keep out of: the request's, and new walls if they are known; None: none."""
+    """(n, 2, goal_dim) boxes to avoid: the request's, plus added walls if the planner is told of them; None if there
+    are none."""
     dim = loaded.spec.goal_dim
     if any(len(corner) != dim for box in request.avoid for corner in box):
-        raise VhdError(f"boxes to avoid need a lower and an upper corner of {dim} numbers each.")
+        raise VhdError(f"each box to avoid needs a lower and an upper corner of {dim} numbers.")
     boxes = np.array(request.avoid, np.float64).reshape(-1, 2, dim).clip(-_FAR, _FAR).astype(np.float32)
     if (boxes[:, 0] > boxes[:, 1]).any():
-        raise VhdError("boxes to avoid have their lower corner first, then their upper one.")
+        raise VhdError("each box to avoid needs its lower corner first, then its upper corner.")
     if loaded.new_walls is not None and request.walls_known:
         boxes = np.concatenate([boxes, loaded.new_walls])
     return boxes if len(boxes) else None
 
 
 @dataclass(frozen=True)
-class Keeping:
-    """A planner whose plans keep out of boxes; as execution uses it."""
+class KeepsOut(ForwardingPlanner):
+    """A planner that avoids boxes, with the interface that execution needs."""
 
-    planner: Planner
     boxes: FloatArray | None
+    """(n, 2, goal_dim) lower and upper corners."""
     predicted: bool = True
-    """Whether lengths are predicted, so that a detour may lengthen them."""
-
-    @property
-    def spec(self) -> EnvSpec:
-        """The environment it plans in."""
-        return self.planner.spec
-
-    @property
-    def normalizer(self) -> Normalizer:
-        """Normaliser of the planning state."""
-        return self.planner.normalizer
-
-    def predict_lengths(self, starts: FloatArray, goals: FloatArray) -> IntArray:
-        """L_hat of each pair, without detours."""
-        return self.planner.predict_lengths(starts, goals)
+    """Whether lengths are predicted, so that detours may lengthen them."""
 
     def plan_batch(
         self, starts: FloatArray, goals: FloatArray, lengths: IntArray | None = None, *, seeds: IntArray
     ) -> list[Plan]:
-        """Plans of the given lengths, or of those that detours need."""
+        """Plans of the given lengths, lengthened by detours if lengths are predicted."""
         if self.boxes is not None and self.predicted:
             lengths = None
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", BlockedRouteWarning)  # the page shows whether a plan enters a box
+            warnings.simplefilter("ignore", BlockedRouteWarning)  # the page shows boxes that a plan enters
             return self.planner.plan_batch(starts, goals, lengths, avoid=self.boxes, seeds=seeds)
 
 
 def horizon(loaded: Loaded, request: PlanRequest, instance: Instance) -> HorizonReply:
-    """L_hat with its spread: over starts and goals within epsilon, and between the predicted quantiles."""
+    """L_hat and its spread: over starts and goals within epsilon, and between predicted quantiles."""
     planner = planner_of(loaded, request)
     starts, goals = neighbours(loaded, instance)
     lengths = planner.predict_lengths(starts, goals)
@@ -134,28 +123,29 @@ def horizon(loaded: Loaded, request: PlanRequest, instance: Instance) -> Horizon
 
 
 def _deadline(planner: Planner, instance: Instance, deadline: int, needed: int) -> DeadlineReply:
-    """Whether a plan of the `needed` states, which keeps the planner's risk, is in time."""
+    """Whether a plan of `needed` states, which meets the planner's risk, meets the deadline."""
     by_then = planner.horizon(instance.start, instance.goal, deadline).probability
     risk = planner.options.risk
-    assert by_then is not None, "a length that keeps a risk needs a calibration"
-    assert risk is not None, "planner_of sets one"
+    assert by_then is not None, "a length for a given risk needs a calibration"
+    assert risk is not None, "planner_of sets a risk"
     return DeadlineReply(
         limit=deadline, kept=needed <= deadline, steps=needed, risk=risk, probability=round(by_then, 4)
     )
 
 
 def _off_the_data(planner: Planner, instance: Instance) -> str:
-    """Why a pair is not reachable."""
+    """Explain why a pair is not reachable."""
     assert isinstance(planner.length_predictor, LengthPredictor)
     ends = {"start": planner.spec.goal_of(instance.start), "goal": instance.goal}
     off = [name for name, place in ends.items() if planner.length_predictor.support(place) < OFF_SUPPORT]
     if not off:
-        return "No moves in the data lead from the start to the goal: the horizon and the plan are guesses."
-    return f"The data never was at the {' or the '.join(off)}: the horizon and the plan are guesses there."
+        return "No transitions in the data connect the start to the goal: horizon and plan are extrapolated."
+    return f"The data never visits the {' or the '.join(off)}: horizon and plan are extrapolated there."
 
 
 def neighbours(loaded: Loaded, instance: Instance) -> tuple[FloatArray, FloatArray]:
-    """(n, d) starts and (n, goal_dim) goals: the pair, then copies with one end moved by epsilon, if that is free."""
+    """(n, d) starts and (n, goal_dim) goals: the pair, then copies with one end shifted by epsilon where that is
+    free."""
     dims = list(loaded.spec.goal_dims)
     side = tolerance(loaded)
     starts, goals = [instance.start], [instance.goal]
@@ -181,19 +171,19 @@ def _is_free(env: InstanceSource, instance: Instance) -> bool:
 
 
 def _quantile_spread(loaded: Loaded, instance: Instance) -> float | None:
-    """Steps between the outer quantiles, if the Length Predictor has several."""
+    """Steps between the outer quantiles; None if the Length Predictor has only one."""
     predict_spread = getattr(loaded.planner.length_predictor, "predict_spread", None)
     if predict_spread is None:
         return None
     try:
         _, spread = predict_spread(instance.start, instance.goal)
-    except VhdError:  # a predictor of one quantile
+    except VhdError:  # single-quantile predictor
         return None
     return round(float(spread), 1)
 
 
 def plan(loaded: Loaded, request: PlanRequest, instance: Instance) -> PlanReply:
-    """The plan with which an execution of this seed starts, and its denoising."""
+    """The first plan of an execution with this seed, and its denoising."""
     planner, spec, boxes = planner_of(loaded, request), loaded.spec, avoided(loaded, request)
     begun = time.perf_counter()
     with warnings.catch_warnings():
@@ -237,25 +227,26 @@ def pieces(planner: Planner, plan: Plan) -> list[list[int]]:
     stride, P = planner.config.stride, knot_count(planner.options.piece, planner.config.stride)
     K = knot_count(plan.length, stride)
     last = plan.length - 1
-    scale = last / max(K - 1, 1)  # a plan that is stretched has more states per knot
+    scale = last / max(K - 1, 1)  # a stretched plan has more states per knot
     starts = window_starts(K, P)
     return [[round(first * scale), min(round((first + P - 1) * scale), last)] for first in starts]
 
 
-def subsampled(states: FloatArray) -> FloatArray:
-    """At most `_PLAN_POINTS` of (n, ...) states, evenly spaced, with both ends."""
-    return states[np.unique(np.linspace(0, len(states) - 1, min(len(states), _PLAN_POINTS)).round().astype(int))]
+def subsampled(states: FloatArray, most: int = _PLAN_POINTS) -> FloatArray:
+    """At most `most` and `_PLAN_POINTS` of (n, ...) states, evenly spaced, both ends included."""
+    count = min(len(states), most, _PLAN_POINTS)
+    return states[np.unique(np.linspace(0, len(states) - 1, count).round().astype(int))]
 
 
 def candidates(loaded: Loaded, request: CandidatesRequest, instance: Instance) -> CandidatesReply:
-    """Several plans for a pair, of which the planner's option `candidates` returns the best."""
+    """Several plans for one pair; the planning option `candidates` returns the best of them."""
     planner, spec, boxes = planner_of(loaded, request), loaded.spec, avoided(loaded, request)
     if planner.length_predictor is None:
-        raise VhdError(f"{spec.name}: this planner has no Length Predictor, so candidates have no score.")
+        raise VhdError(f"{spec.name}: this planner has no Length Predictor, so candidates cannot be scored.")
     n, begun = request.count, time.perf_counter()
     starts, goals = np.repeat(instance.start[None], n, axis=0), np.repeat(instance.goal[None], n, axis=0)
     seeds = candidate_seeds(np.array([plan_seed(request.seed, 0, 0)]), n)[0]
-    single = Keeping(planner.with_options(candidates=1), boxes, predicted=request.length is None)
+    single = KeepsOut(planner.with_options(candidates=1), boxes, predicted=request.length is None)
     length = request.length or int(planner.predict_lengths(starts[:1], goals[:1])[0])
     plans = single.plan_batch(starts, goals, np.full(n, length), seeds=seeds)
     scores = largest_excess(plans, spec, planner.length_predictor)
@@ -271,7 +262,7 @@ def candidates(loaded: Loaded, request: CandidatesRequest, instance: Instance) -
 
 
 def lengths(loaded: Loaded, request: LengthsRequest) -> LengthsReply:
-    """L_hat of many pairs in one pass."""
+    """L_hat of many pairs in one forward pass."""
     instances = [checked_instance(loaded, pair.start, pair.goal) for pair in request.pairs]
     starts, goals = np.stack([item.start for item in instances]), np.stack([item.goal for item in instances])
     planner = loaded.planner.with_options(gamma=request.gamma, risk=request.risk)

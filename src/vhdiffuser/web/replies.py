@@ -1,4 +1,4 @@
-"""What the server answers (`requests` has the questions)."""
+"""Response bodies of the JSON API (request bodies: `vhdiffuser.web.requests`)."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from pydantic import Field
 
 from vhdiffuser.web.requests import Protocol, Strict
 
-Reason = Literal["start", "deviation", "ended", "goal"]
+Reason = Literal["start", "deviation", "ended", "goal", "due"]
 Ending = Literal["reached", "fell", "stuck", "out-of-steps", "off-plan", "missed"]
 
 
 class EnvironmentEntry(Strict):
-    """One environment of the list."""
+    """One entry in the list of environments."""
 
     name: str
     ready: bool
-    commands: list[str] = Field(description="Commands that get what is missing.")
+    commands: list[str] = Field(description="Commands that install or train what is missing.")
 
 
 class View(Strict):
-    """One picture of the environment: which goal dimension runs to the right, and which upwards."""
+    """One view of the environment: which goal dimension points right, and which up."""
 
     title: str
     right: int
@@ -34,89 +34,91 @@ class MapReply(Strict):
     """A maze's map: `#` wall, `O` free. Rows are x, columns are y."""
 
     rows: list[str]
-    origin: list[float] = Field(description="Centre of the first cell of the first row.")
-    cell: float = Field(description="Side of a cell, in units.")
+    origin: list[float] = Field(description="Centre of the first cell in the first row.")
+    cell: float = Field(description="Side of a cell, in the environment's units.")
 
 
 class SceneReply(Strict):
-    """What is needed to draw an environment and to plan in it."""
+    """Everything needed to draw an environment and to plan in it."""
 
     environment: str
     state_names: list[str]
     goal_names: list[str]
-    unit: str = Field(description="What positions are measured in; empty where nothing is said.")
+    unit: str = Field(description="Unit of positions; empty if unknown.")
     views: list[View]
     walls: list[list[float]] = Field(description="x_low, x_high, y_low, y_high.")
-    radius: float = Field(description="Of the body, in units: a wall must be this far.")
-    clearance: float = Field(description="Points nearer to a wall, in units, are refused.")
-    map: MapReply | None = Field(description="Where walls can be added and removed.")
-    spatial: bool = Field(description="Whether executions can have a skeleton.")
+    radius: float = Field(description="Radius of the body, in units.")
+    clearance: float = Field(description="Minimum distance of start and goal to a wall, in units.")
+    map: MapReply | None = Field(description="Editable map; null if walls cannot be edited.")
+    spatial: bool = Field(description="Whether executions can include a skeleton.")
     tolerance: list[float] = Field(description="Half sides of the goal region, in units.")
     control_dt: float
     horizons: list[int]
-    trained_horizons: list[int] = Field(description="Fixed horizons with weights of their own.")
+    trained_horizons: list[int] = Field(description="Fixed horizons with weights of their own (FH baselines).")
     T_max: int
     L_min: int
     step_budget: int
     gamma: float
-    calibrated: bool = Field(description="Whether requests may name a risk or a deadline.")
+    calibrated: bool = Field(description="Whether requests may set a risk or a deadline.")
     sampler: str
     samplers: list[str]
     steps: int
     max_steps: int
     executes: bool
-    commands: list[str] = Field(description="Commands that make what executing needs.")
+    commands: list[str] = Field(description="Commands that provide what execution needs.")
     start: list[float]
     goal: list[float]
     opening: str = Field(description="How this start and goal were chosen.")
 
 
 class InstanceReply(Strict):
-    """A random pair."""
+    """A random start-goal pair."""
 
     start: list[float]
     goal: list[float]
 
 
 class DeadlineReply(Strict):
-    """Whether a deadline suffices."""
+    """Whether a plan meets the deadline."""
 
-    limit: int = Field(description="The deadline.")
-    kept: bool = Field(description="Whether the goal is reached by it with the accepted risk; else there is no plan.")
-    steps: int = Field(description="Control steps that would do.")
+    limit: int = Field(description="Deadline, in control steps.")
+    kept: bool = Field(
+        description="Whether a plan with the accepted risk meets the deadline; if not, there is no plan."
+    )
+    steps: int = Field(description="Control steps that such a plan needs.")
     risk: float = Field(description="The accepted risk.")
-    probability: float = Field(description="Of arriving by the deadline.")
+    probability: float = Field(description="Probability of arriving by the deadline.")
 
 
 class HorizonReply(Strict):
     """L_hat and its uncertainty."""
 
-    length: int = Field(description="L_hat: states of the plan, after gamma and clipping.")
+    length: int = Field(description="L_hat: number of states in the plan, after gamma and clipping.")
     predicted: bool = Field(description="False if the request fixed the length.")
     low: int = Field(description="Smallest L_hat over starts and goals within epsilon.")
     high: int = Field(description="Largest L_hat over starts and goals within epsilon.")
-    quantile_spread: float | None = Field(description="Steps between the outer predicted quantiles of lengths.")
-    probability: float | None = Field(description="Of arriving within the plan's length, if calibrated.")
-    interval: list[int] | None = Field(description="10 and 90 % quantile of the steps to arrival, if calibrated.")
+    quantile_spread: float | None = Field(description="Steps between the outer predicted quantiles.")
+    probability: float | None = Field(description="Probability of arriving within the plan's length, if calibrated.")
+    interval: list[int] | None = Field(description="10 % and 90 % quantiles of the steps to arrival, if calibrated.")
     reachable: bool | None = Field(
-        description="Whether both ends lie where the data is and observed moves connect them; null if nobody can tell."
+        description="Whether the data covers both ends and observed transitions connect them; null if unknown."
     )
-    deadline: DeadlineReply | None = Field(description="If the request has one.")
+    deadline: DeadlineReply | None = Field(description="Set if the request has a deadline.")
     notes: list[str]
 
 
 class PlanReply(Strict):
-    """A plan and its denoising. States are in the environment's units."""
+    """A plan and its denoising, in the environment's units."""
 
     environment: str
     length: int
     state_names: list[str]
     goal: list[float]
     states: list[list[float]]
-    route: list[list[float]] = Field(description="Goal dimensions of the route of a composed plan; else empty.")
+    route: list[list[float]] = Field(description="Route of a composed plan (goal dimensions); empty otherwise.")
     pieces: list[list[int]] = Field(description="First and last state of each piece of a composed plan.")
-    frames: list[int] = Field(description="Reverse steps shown in `denoising`.")
-    denoising: list[list[list[float]]] = Field(description="Goal dimensions of the knots after those steps.")
+    frames: list[int] = Field(description="Reverse steps included in `denoising`.")
+    denoising: list[list[list[float]]] = Field(description="Goal dimensions of the knots after each of these steps.")
     sampler: str
     steps: int
     gamma: float
@@ -132,39 +134,39 @@ class PlannedReply(Strict):
 
 
 class MadePlan(Strict):
-    """A plan made during an execution."""
+    """One plan made during an execution."""
 
     step: int
     length: int
     reason: Reason
-    places: list[list[float]] = Field(description="Its goal dimensions, subsampled.")
-    route: list[list[float]] = Field(description="Of a composed plan; else empty.")
-    seconds: float = Field(description="Time that planning took.")
+    places: list[list[float]] = Field(description="Goal dimensions of the plan, subsampled.")
+    route: list[list[float]] = Field(description="Route of a composed plan; empty otherwise.")
+    seconds: float = Field(description="Planning time in seconds.")
 
 
 class SkeletonReply(Strict):
-    """A robot as lines between points, in units; z is up."""
+    """A robot as line segments between points, in units; z points up."""
 
-    bones: list[list[float]] = Field(description="Two points each, and the radius.")
-    steps: list[int] = Field(description="The control steps of `poses`.")
-    poses: list[list[list[float]]] = Field(description="x, y, z of every point.")
+    bones: list[list[float]] = Field(description="Indices of two points, and a radius.")
+    steps: list[int] = Field(description="Control steps at which `poses` are given.")
+    poses: list[list[list[float]]] = Field(description="x, y, z of each point.")
 
 
 class ExecutionReply(Strict):
-    """An execution."""
+    """Result of an execution."""
 
     protocol: Protocol
     success: bool
     steps: int
     ending: Ending
-    explanation: str = Field(description="Why it ended, in a sentence.")
+    explanation: str = Field(description="Why it ended, in one sentence.")
     missed_by: float = Field(description="Distance to the goal at the end, in units.")
     places: list[list[float]] = Field(description="Goal dimensions after every control step.")
-    states: list[list[float]] = Field(description="Planning states, if there is more to them than places; else empty.")
+    states: list[list[float]] = Field(description="Planning states, if they hold more than positions; empty otherwise.")
     plans: list[MadePlan]
-    intrusions: int = Field(description="Control steps inside boxes to avoid.")
+    intrusions: int = Field(description="Number of control steps inside boxes to avoid.")
     skeleton: SkeletonReply | None
-    final_distance: float = Field(description="To the goal, normalised; success is within epsilon.")
+    final_distance: float = Field(description="Normalised distance to the goal; success means at most epsilon.")
     epsilon: float
     budget: int | None
     planning_seconds: float
@@ -172,11 +174,13 @@ class ExecutionReply(Strict):
 
 
 class MethodReply(Strict):
-    """One method of a comparison."""
+    """Result of one method in a comparison."""
 
     method: str
     title: str
-    weights: Literal["own", "forced"] = Field(description="forced: VHD's planner at this length.")
+    weights: Literal["own", "forced"] = Field(
+        description="own: weights trained at this horizon; forced: VHD's planner at this length."
+    )
     horizon: int | None
     execution: ExecutionReply
 
@@ -184,21 +188,23 @@ class MethodReply(Strict):
 class CandidateReply(Strict):
     """One of several plans for a pair."""
 
-    places: list[list[float]] = Field(description="Its goal dimensions, subsampled.")
-    score: float = Field(description="Steps by which its worst part is shorter than predicted: lower is better.")
+    places: list[list[float]] = Field(description="Goal dimensions of the plan, subsampled.")
+    score: float = Field(
+        description="Largest number of steps by which a part of the plan is shorter than predicted; lower is better."
+    )
 
 
 class CandidatesReply(Strict):
-    """Several plans for a pair, with the Length Predictor's score."""
+    """Several plans for a pair, scored by the Length Predictor."""
 
     length: int
-    best: int = Field(description="Number of the one that `candidates` would return, from 0.")
+    best: int = Field(description="Index of the plan that the option `candidates` would return.")
     candidates: list[CandidateReply]
     seconds: float
 
 
 class TrialReply(Strict):
-    """One execution of a random pair."""
+    """Execution of one random pair."""
 
     number: int
     start: list[float]
@@ -206,30 +212,31 @@ class TrialReply(Strict):
     success: bool
     ending: Ending
     explanation: str
-    length: int = Field(description="States of the first plan.")
+    length: int = Field(description="Number of states in the first plan.")
     steps: int
     replans: int
     planning_seconds: float
 
 
 class LengthsReply(Strict):
-    """L_hat of every pair."""
+    """L_hat of each pair."""
 
     lengths: list[int]
 
 
 class FieldReply(Strict):
-    """Steps to the goal, row by row from the lower end of the `up` dimension; -1 where no start can be."""
+    """Predicted steps to the goal, row by row from the lower end of the `up` dimension; -1 where no start is
+    possible."""
 
     rows: int
     columns: int
-    right_range: list[float] = Field(description="Of the first and the last column's points.")
-    up_range: list[float] = Field(description="Of the first and the last row's points.")
+    right_range: list[float] = Field(description="Positions of the first and last column.")
+    up_range: list[float] = Field(description="Positions of the first and last row.")
     steps: list[float]
 
 
 class RefusalReply(Strict):
-    """Why a request was not answered."""
+    """Why a request was refused."""
 
     kind: str
     reason: str

@@ -17,13 +17,13 @@ from vhdiffuser.web.maps import map_of
 from vhdiffuser.web.replies import InstanceReply, SceneReply, View
 
 _DRAWS = 32
-"""Random pairs drawn; the page opens with the one of median predicted length."""
+"""Number of random pairs drawn; the page opens with the one of median predicted length."""
 
 _SLACK = 0.01
-"""Units by which some simulators let a body come nearer to a wall than its radius."""
+"""Distance, in units, by which some simulators let a body come closer to a wall than its radius."""
 
 _RIM = 0.35
-"""Share of the outer walls' thickness (one cell) that is drawn."""
+"""Fraction of the outer walls' thickness (one cell) that is drawn."""
 
 
 def numbers(values: FloatArray, decimals: int = 4) -> list:
@@ -32,7 +32,7 @@ def numbers(values: FloatArray, decimals: int = 4) -> list:
 
 
 def describe(loaded: Loaded, commands: tuple[str, ...]) -> SceneReply:
-    """The scene of an environment, with a typical random pair as the initial one."""
+    """The scene of an environment, with a typical random pair as its initial start and goal."""
     spec, planner, geometry = loaded.spec, loaded.planner, loaded.environment.geometry
     first = first_instance(loaded)
     return SceneReply(
@@ -63,17 +63,17 @@ def describe(loaded: Loaded, commands: tuple[str, ...]) -> SceneReply:
         commands=list(commands),
         start=first.start,
         goal=first.goal,
-        opening=f"the pair with the median predicted length of {_DRAWS} random ones",
+        opening=f"the pair of median predicted length among {_DRAWS} random pairs",
     )
 
 
 def tolerance(loaded: Loaded) -> FloatArray:
-    """(goal_dim,) half the side lengths of the goal region G_eps(g), in units."""
+    """(goal_dim,) half side lengths of the goal region G_eps(g), in units."""
     return loaded.spec.epsilon * loaded.spec.goal_of(loaded.planner.normalizer.scale)
 
 
 def views_of(loaded: Loaded) -> list[View]:
-    """One view from above; of a workspace in three dimensions, two that share the axis to the right."""
+    """One view from above; in three dimensions, also one from the side with the same axis to the right."""
     low, high = _seen(loaded)
     ranges = [[float(a), float(b)] for a, b in zip(low, high, strict=True)]
     views = [View(title="from above", right=0, up=1, right_range=ranges[0], up_range=ranges[1])]
@@ -83,7 +83,7 @@ def views_of(loaded: Loaded) -> list[View]:
 
 
 def _seen(loaded: Loaded) -> tuple[FloatArray, FloatArray]:
-    """(goal_dim,) lower and upper corner of what is drawn: the maze, the workspace, or the extent of the data."""
+    """(goal_dim,) lower and upper corner of the drawn area: the maze, the workspace, or the extent of the data."""
     geometry = loaded.environment.geometry
     if geometry.is_maze:
         low, high = extent(geometry.walls)
@@ -96,7 +96,7 @@ def _seen(loaded: Loaded) -> tuple[FloatArray, FloatArray]:
 
 
 def first_instance(loaded: Loaded) -> InstanceReply:
-    """The random pair with the median predicted length among `_DRAWS`: chosen without a look at what becomes of it."""
+    """The pair of median predicted length among `_DRAWS` random pairs, chosen before anything is planned."""
     rng = np.random.default_rng(0)
     drawn = [draw_instance(loaded.env, rng) for _ in range(_DRAWS)]
     starts, goals = np.stack([item.start for item in drawn]), np.stack([item.goal for item in drawn])
@@ -105,7 +105,7 @@ def first_instance(loaded: Loaded) -> InstanceReply:
 
 
 def random_instance(loaded: Loaded, seed: int) -> InstanceReply:
-    """A random pair as in the benchmark, at rest."""
+    """A random pair from the benchmark's distribution, at rest."""
     return _reply(loaded.spec, loaded.env.sample_instance(np.random.default_rng(stream("scene", seed))))
 
 
@@ -114,12 +114,12 @@ def _reply(spec: EnvSpec, instance: Instance) -> InstanceReply:
 
 
 def checked_instance(loaded: Loaded, start: list[float], goal: list[float], seed: int = 0) -> Instance:
-    """The instance, or an error that says what is wrong with its start or goal."""
+    """The instance; raises `VhdError` with the reason if its start or goal is invalid."""
     spec = loaded.spec
     if len(start) not in (spec.goal_dim, spec.state_dim) or len(goal) != spec.goal_dim:
         names = ", ".join(spec.state_names[dim] for dim in spec.goal_dims)
         raise VhdError(
-            f"{spec.name}: start and goal need the {spec.goal_dim} numbers {names} (a start may be a whole state: "
+            f"{spec.name}: start and goal need {spec.goal_dim} numbers, {names} (or, for a start, a full state: "
             f"{', '.join(spec.state_names)}); got {len(start)} and {len(goal)}."
         )
     instance = Instance(spec.start_state(start), np.asarray(goal, np.float32), seed)
@@ -128,13 +128,13 @@ def checked_instance(loaded: Loaded, start: list[float], goal: list[float], seed
 
 
 def check_outside(loaded: Loaded, boxes: FloatArray | None, instance: Instance) -> None:
-    """Raise `VhdError` if start or goal lies in a box that plans keep out of."""
+    """Raise `VhdError` if start or goal lies in a box to avoid."""
     if boxes is None:
         return
     for name, place in (("start", loaded.spec.goal_of(instance.start)), ("goal", instance.goal)):
         if ((boxes[:, 0] < place) & (place < boxes[:, 1])).all(axis=-1).any():
             at = ", ".join(f"{value:.2f}" for value in place)
-            raise VhdError(f"{loaded.spec.name}: the {name} ({at}) lies in a box to avoid. Move it, or the box.")
+            raise VhdError(f"{loaded.spec.name}: the {name} ({at}) lies in a box to avoid. Move the {name} or the box.")
 
 
 def notes_on(loaded: Loaded, instance: Instance) -> list[str]:
@@ -146,7 +146,7 @@ def notes_on(loaded: Loaded, instance: Instance) -> list[str]:
     for name, state in (("start", instance.start), ("goal", goal_state)):
         for dim in np.flatnonzero(np.abs(normalizer.normalize(state)) > 1 + EDGE):
             notes.append(
-                f"{name}: {spec.state_names[dim]} = {state[dim]:.3g} lies outside the training data's "
-                f"{normalizer.low[dim]:.3g} to {normalizer.high[dim]:.3g}; the plan may be poor there."
+                f"{name}: {spec.state_names[dim]} = {state[dim]:.3g} is outside the range of the training data, "
+                f"{normalizer.low[dim]:.3g} to {normalizer.high[dim]:.3g}; the plan may be poor."
             )
     return notes

@@ -1,4 +1,4 @@
-"""The work behind an answer: what a request asks for, done by a worker that has the models."""
+"""Jobs: the computation behind a request, run by a worker that holds the models."""
 
 from __future__ import annotations
 
@@ -28,27 +28,27 @@ class Work:
     """Key of `OPERATIONS`."""
     environment: str
     body: Any = None
-    """The request, for operations that need one."""
+    """Request body, if the operation needs one."""
     argument: Any = None
-    """What else the operation needs: a seed, a length, a method."""
+    """Further argument: a seed, a length or a method."""
     most_evaluations: int | None = None
-    """Most network evaluations of a plan; None: any number."""
+    """Limit on a plan's network evaluations; None for no limit."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a worker sends back. Exceptions stay in the worker: not every one can be sent."""
+    """A worker's result. Exceptions are converted, since not all of them can be pickled."""
 
     text: str = ""
     """The reply as JSON."""
     refusal: tuple[int, str, str, int | None] | None = None
-    """Status, kind, reason and seconds after which to ask again."""
+    """Status, kind, reason and Retry-After in seconds."""
     later: bool = False
-    """Not done: the environment is being loaded."""
+    """Not done yet: the environment is still loading."""
     too_costly: bool = False
-    """Not done: the plan takes more evaluations than allowed."""
+    """Not done: the plan needs more evaluations than allowed."""
     used: float = 0.0
-    """Seconds of computing time."""
+    """Computing time in seconds."""
 
 
 class _TooCostlyError(Exception):
@@ -56,7 +56,7 @@ class _TooCostlyError(Exception):
 
 
 def answer(library: Library, work: Work, cancelled: Callable[[], bool], seconds: float) -> Answer:
-    """Do the work, unless it is cancelled or takes longer than `seconds`."""
+    """Run the job unless it is cancelled or takes longer than `seconds`."""
     begun, used = time.monotonic(), time.thread_time()
 
     def check() -> None:
@@ -79,19 +79,20 @@ def answer(library: Library, work: Work, cancelled: Callable[[], bool], seconds:
         made = Answer(refusal=refusal_of(error))
     except Exception:
         _log.exception("%s in %s failed", work.operation, work.environment)
-        made = Answer(refusal=(500, "failed", "the server failed; its terminal says why.", None))
+        made = Answer(refusal=(500, "failed", "internal error; see the server's terminal.", None))
     return replace(made, used=time.thread_time() - used)
 
 
 def refusal_of(error: VhdError) -> tuple[int, str, str, int | None]:
-    """Status, kind, reason, pause. Errors of damaged model files contain local paths, so they go to the log only."""
+    """Status, kind, reason and Retry-After of an error. Errors about damaged model files name local paths, so they go
+    to the log only."""
     if isinstance(error, Refusal):
         return error.status, error.kind, str(error), error.retry_after
     if isinstance(error, UnknownNameError):
         return 404, "unknown", str(error), None
     if isinstance(error, DataError):
         _log.error("%s", error)
-        return 500, "failed", "the weights of this environment cannot be read; the server's terminal says why.", None
+        return 500, "failed", "the weights of this environment cannot be read; see the server's terminal.", None
     return 422, "deadline" if isinstance(error, DeadlineError) else "refused", str(error), None
 
 
@@ -145,7 +146,7 @@ def _field(library: Library, loaded: Loaded, work: Work) -> replies.FieldReply:
 
 
 def _pair(loaded: Loaded, work: Work) -> Any:
-    """The request's pair, or an error that says what is wrong with it; so with its options."""
+    """The request's pair; raises `VhdError` with the reason if the pair or its options are invalid."""
     if isinstance(work.body, requests.PairRequest):
         planning.planner_of(loaded, work.body)
     pair = scene.checked_instance(loaded, work.body.start, work.body.goal, getattr(work.body, "seed", 0))
@@ -166,4 +167,4 @@ OPERATIONS: dict[str, Callable[[Library, Loaded, Work], BaseModel]] = {
     "planned": _planned, "execute": _execute, "method": _method, "field": _field, "trial": _trial,
     "candidates": _candidates,
 }  # fmt: skip
-"""What can be asked of a worker."""
+"""Operations that workers can run."""

@@ -1,7 +1,7 @@
-"""Workers: threads of this process, or processes of their own, which no other worker slows down.
+"""Workers: threads, or processes that do not slow each other down.
 
-Python runs one thread at a time, so a long plan in a thread slows all others. A worker process has its own interpreter,
-and those for slow work give way to the others (niceness).
+Python runs one thread at a time, so a long plan in one thread delays all others. Worker processes have their own
+interpreters, and those for slow work run at lower priority (niceness).
 """
 
 from __future__ import annotations
@@ -24,64 +24,64 @@ from vhdiffuser.web.work import Answer, Work, answer
 
 
 class Cancellable(Protocol):
-    """A request, as its work sees it."""
+    """A request as seen by its work."""
 
     @property
     def ended(self) -> bool:
-        """Whether nobody waits for it any more."""
+        """Whether the request has been cancelled."""
         ...
 
     @property
     def seconds_left(self) -> float:
-        """Seconds that it may still take."""
+        """Seconds left in the request's time limit."""
         ...
 
     def when_ended(self, call: Callable[[], None]) -> None:
-        """Call this when it is cancelled."""
+        """Register a callback for cancellation."""
         ...
 
 
 class Workers(Protocol):
-    """What a lane needs of its workers."""
+    """Interface of a lane's workers."""
 
     count: int
 
     def submit(self, work: Work, token: Cancellable) -> Future[Answer]:
-        """Start the work; there is a free worker."""
+        """Start a job; a worker must be free."""
         ...
 
     def close(self) -> None:
-        """End them, without waiting."""
+        """Stop all workers without waiting."""
         ...
 
 
 MakeWorkers = Callable[[str, Limits], Workers]
-"""(lane, limits) -> its workers."""
+"""(lane, limits) -> workers."""
 
 
 class ThreadWorkers:
-    """Workers in this process."""
+    """Workers in threads of this process."""
 
     def __init__(self, library: Library, count: int) -> None:
         self.count, self._library = count, library
         self._pool = ThreadPoolExecutor(count, "vhd-worker")
 
     def submit(self, work: Work, token: Cancellable) -> Future[Answer]:
-        """Start the work."""
+        """Start a job."""
         return self._pool.submit(answer, self._library, work, lambda: token.ended, token.seconds_left)
 
     def close(self) -> None:
-        """End them, without waiting."""
+        """Stop all workers without waiting."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
 class ProcessWorkers:
-    """Workers in processes, forked from this one: make them before it starts threads."""
+    """Workers in forked processes. Create them before starting threads."""
 
     def __init__(self, library: Library, count: int, niceness: int = 0) -> None:
         self.count, self._library, self._niceness = count, library, niceness
         self._flags = multiprocessing.RawArray(c_byte, count)
-        """For each worker's current work, whether it is cancelled."""
+        """Cancellation flag of each worker's current job."""
         self._owners: list[Cancellable | None] = [None] * count
         self._free = list(range(count))
         self._pool = self._start()
@@ -90,16 +90,16 @@ class ProcessWorkers:
         context = multiprocessing.get_context("fork")
         made = (self._library, self._flags, self._niceness, os.getpid())
         pool = ProcessPoolExecutor(self.count, context, initializer=_prepare, initargs=made)
-        pool.submit(os.getpid).result()  # forks all of them now
+        pool.submit(os.getpid).result()  # forks all workers now
         return pool
 
     def submit(self, work: Work, token: Cancellable) -> Future[Answer]:
-        """Start the work; workers are replaced if one has died."""
+        """Start a job; replaces the workers if one has died."""
         slot = self._free.pop()
         self._owners[slot], self._flags[slot] = token, token.ended
 
         def cancel() -> None:
-            if self._owners[slot] is token:  # not another's work, that came after
+            if self._owners[slot] is token:  # not a later job in the same slot
                 self._flags[slot] = True
 
         def release(_: Future[Answer]) -> None:
@@ -116,23 +116,25 @@ class ProcessWorkers:
         return future
 
     def close(self) -> None:
-        """End them, without waiting."""
+        """Stop all workers without waiting."""
         for slot in range(self.count):
             self._flags[slot] = True
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
 def can_fork() -> bool:
-    """Whether workers can be processes here."""
+    """Whether worker processes are available on this system."""
     return "fork" in multiprocessing.get_all_start_methods()
 
 
 _own: dict[str, Any] = {}
-"""A worker process's library and flags."""
+"""Library and flags of this worker process."""
 
 
 def _prepare(library: Library, flags: Any, niceness: int, parent: int) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process of the terminal: the parent ends us
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # Ctrl-C reaches all processes of the terminal; the parent stops its workers
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     os.environ["OMP_NUM_THREADS"] = "1"  # one plan is too small for two threads
@@ -142,7 +144,7 @@ def _prepare(library: Library, flags: Any, niceness: int, parent: int) -> None:
 
 
 def _end_with_parent() -> None:
-    """End this process when the one that started it has ended, however that was."""
+    """Exit when the parent process has ended for any reason."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     wait([parent.sentinel])

@@ -1,4 +1,4 @@
-"""The cart: its planning contract, its room, its physics."""
+"""The cart: spec, room and physics."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from vhdiffuser.types import EnvSpec, Instance
 SPEC = EnvSpec(
     name="my-robot",
     observation_dim=6,  # x, y, cos and sin of the heading, speeds of the left and the right wheel
-    action_dim=2,  # wheel speeds asked for, in [-1, 1] m/s
-    state_dims=(0, 1, 2, 3),  # the wheels are the controller's affair
+    action_dim=2,  # commanded wheel speeds in [-1, 1] m/s
+    state_dims=(0, 1, 2, 3),  # the wheels are left to the controller
     state_names=("x [m]", "y [m]", "cos heading", "sin heading"),
     goal_dims=(0, 1),
     velocity_dims=None,
@@ -24,7 +24,7 @@ SPEC = EnvSpec(
 )
 
 RADIUS = 0.2
-"""Of the cart's body, in metres."""
+"""Radius of the cart's body in metres."""
 TRACK = 0.3
 """Distance between the wheels, in metres."""
 
@@ -44,7 +44,7 @@ GEOMETRY = Geometry(
 
 
 class Cart(PlanningEnv):
-    """Wheels follow what they are asked for within a few steps; against a wall the cart turns but does not move on."""
+    """Wheels reach the commanded speed within a few steps; at a wall, the cart can turn but not move on."""
 
     spec = SPEC
 
@@ -78,7 +78,7 @@ class Cart(PlanningEnv):
         return Instance(state, goal.astype(np.float32), int(rng.integers(2**31)))
 
     def check(self, instance: Instance) -> None:
-        """Start and goal must keep the cart's body off the walls."""
+        """The cart's body must not touch a wall at start and goal."""
         for name, value in self.finite_ends(instance):
             if wall_distance(GEOMETRY.walls, value[:2]) < RADIUS - 1e-4:
                 raise VhdError(

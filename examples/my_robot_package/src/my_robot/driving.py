@@ -1,4 +1,4 @@
-"""Data: somebody drives the cart from place to place, always to one in sight."""
+"""Data: a driver visits random places in line of sight."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from vhdiffuser.data.build import ChunkMaker, Parts
 from vhdiffuser.envs.walls import draw_free, wall_distance
 
 EPISODE = 500
-"""Transitions of an episode."""
+"""Transitions per episode."""
 
 
 def chunk_maker() -> ChunkMaker:
@@ -19,7 +19,7 @@ def chunk_maker() -> ChunkMaker:
 
 
 def make_chunk(transitions: int, rng: np.random.Generator) -> Parts:
-    """Episodes with that many transitions in all."""
+    """Episodes with this many transitions in total."""
     ends = range(0, transitions, EPISODE)
     return [drive(min(EPISODE, transitions - begin), rng) for begin in ends]
 
@@ -42,7 +42,7 @@ def drive(transitions: int, rng: np.random.Generator) -> tuple[np.ndarray, np.nd
 
 
 def place_in_sight(place: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """(2,) a random place to which the cart can drive straight; the nearest of many where it stands at a wall."""
+    """(2,) a random place in line of sight; next to a wall, the nearest of many."""
     for _ in range(50):
         target = draw_free(GEOMETRY.walls, RADIUS + 0.1, rng)
         way = np.linspace(place, target, 40)[4:]

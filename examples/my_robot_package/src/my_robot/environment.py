@@ -1,4 +1,4 @@
-"""What `vhd` finds by the entry point: all that is known of the cart, in one object."""
+"""What `vhd` finds through the entry point: everything known about the cart, in one object."""
 
 from __future__ import annotations
 
@@ -20,6 +20,6 @@ def make() -> Environment:
         geometry=GEOMETRY,
         controller="my_robot_pursuit",
         builder=Builder(chunk_maker, chunk=20 * EPISODE, transitions=200_000),
-        recipes={"default": {"planner": {"stride": 4}, "planning": {"smoothing": 4.0}}},  # it turns on the spot
+        recipes={"default": {"planner": {"stride": 4}, "planning": {"smoothing": 4.0}}},  # it turns in place
         instances="start (at any heading) and goal uniform over the free floor",
     )

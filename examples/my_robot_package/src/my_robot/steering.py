@@ -1,4 +1,4 @@
-"""From a place to drive to, to the speeds of both wheels: the controller, and the driver behind the data."""
+"""From a target position to wheel speeds: the controller, and the driver that collects data."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from vhdiffuser.control.base import Controller, reference_states
 from vhdiffuser.trajectories import Plan
 
 AHEAD = 5
-"""Control steps by which the controller looks ahead on the plan."""
+"""Look-ahead of the controller on the plan, in control steps."""
 
 
 def wheel_speeds(observations: np.ndarray, targets: np.ndarray, speeds: np.ndarray) -> np.ndarray:
-    """(B, 6) observations, (B, 2) places, (B,) speeds -> (B, 2): turn towards the place, and slow down to turn."""
+    """(B, 6) observations, (B, 2) places, (B,) speeds -> (B, 2): turn towards the place, and slow down in turns."""
     way = targets - observations[:, :2]
     cos, sin = observations[:, 2], observations[:, 3]
     error = np.arctan2(cos * way[:, 1] - sin * way[:, 0], cos * way[:, 0] + sin * way[:, 1])
     forward = speeds * np.clip(np.cos(error), 0.0, 1.0)
     turn = np.clip(4.0 * error, -3.0, 3.0) * TRACK / 2
-    turn = np.where(np.linalg.norm(way, axis=1) < 0.03, 0.0, turn)  # there: a direction means nothing any more
+    turn = np.where(np.linalg.norm(way, axis=1) < 0.03, 0.0, turn)  # at the place, the direction is meaningless
     return np.clip(np.stack([forward - turn, forward + turn], axis=1), -1, 1).astype(np.float32)
 
 
 class PursuitController(Controller):
-    """Drives to where the plan is in `AHEAD` steps, at the speed that gets there in time."""
+    """Drives to the plan's position `AHEAD` steps ahead, at the speed that gets there in time."""
 
     def act(self, observations: np.ndarray, plans: Sequence[Plan], indices: np.ndarray) -> np.ndarray:
         """(B, 6) observations -> (B, 2) wheel speeds."""
@@ -36,5 +36,5 @@ class PursuitController(Controller):
         return wheel_speeds(observations, targets, np.minimum(1.0, 2.0 * distances))
 
     def describe(self) -> dict[str, Any]:
-        """Kept with every result."""
+        """Stored with every result."""
         return {"name": "my_robot_pursuit", "ahead": AHEAD}

@@ -55,8 +55,8 @@ class AntMazeEnv(LocoMazeEnv):
         # After OGBench's body reset the norm lies between 0.7 and 1.3.
         if not 0.5 <= norm <= 1.5:
             raise VhdError(
-                f"{self.spec.name}: numbers 3 to 6 of a full observation are the torso's unit quaternion; "
-                f"its norm here is {norm:.2f}. Give an observation as the environment returns it (qpos, then qvel), "
+                f"{self.spec.name}: numbers 3 to 6 of a full observation are the torso's unit quaternion, but "
+                f"its norm is {norm:.2f}. Pass an observation as returned by the environment (qpos, then qvel), "
                 "or a position."
             )
 

@@ -41,12 +41,12 @@ class Walker:
             layers = tuple((tensors[f"{i}.weight"], tensors[f"{i}.bias"]) for i in range(count))
         except (OSError, SafetensorError, KeyError) as error:
             raise DataError(
-                f"{source}: not a walker's actor ({error}). Reinstall the package, or make one with `vhd data walker`."
+                f"{source}: not a walker's actor ({error}). Reinstall the package, or train one with `vhd data walker`."
             ) from error
         if not layers or layers[0][0].shape[0] != PROPRIOCEPTION + 2 or layers[-1][0].shape[1] != 8:
             raise DataError(
-                f"{source}: the actor must map {PROPRIOCEPTION + 2} numbers to 8 torques. "
-                "Reinstall the package, or make one with `vhd data walker`."
+                f"{source}: the actor must map {PROPRIOCEPTION + 2} numbers to 8 torques. Reinstall the "
+                "package, or train one with `vhd data walker`."
             )
         return cls(layers)
 
@@ -59,5 +59,5 @@ class Walker:
         return np.tanh(hidden @ weight + bias)
 
     def one_by_one(self, proprioception: FloatArray, direction: FloatArray) -> FloatArray:
-        """The same for (k, 27) and (k, 2), each row bitwise as if it were alone: every row is a product of its own."""
+        """The same for (k, 27) and (k, 2), with each row bitwise independent of the others."""
         return self(proprioception[:, None], direction[:, None])[:, 0]

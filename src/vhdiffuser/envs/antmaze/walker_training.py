@@ -28,13 +28,13 @@ class WalkerConfig:
     """How the walker is trained."""
 
     steps: int = 400_000
-    """Environment steps in total."""
+    """Total environment steps."""
     ants: int = 8
     """Ants stepped together."""
     updates_per_step: float = 0.5
     """Gradient updates per environment step."""
     checkpoint_every: int = 20_000
-    """Environment steps between two checkpoints (each is also evaluated and logged)."""
+    """Environment steps between checkpoints (each is also evaluated and logged)."""
     threads: int = 1
     """Threads of the gradient updates."""
     seed: int = 0
@@ -80,9 +80,9 @@ def evaluate_walker(walker: Walker, walks: int = 16, steps: int = 200, seed: int
 def train_walker(config: WalkerConfig, folder: Path, report: Callable[[dict[str, Any]], None]) -> Path:
     """Train (or resume training) in `folder`; returns the path of the actor.
 
-    Every `checkpoint_every` steps the networks, their optimisers and the replay buffer are written,
-    so that an interrupted run resumes from there. The ants are then reset: a resumed run is as good
-    as an uninterrupted one, but not identical.
+    Every `checkpoint_every` steps the networks, their optimisers and the replay buffer are written, so that an
+    interrupted run can be resumed. The ants are then reset: a resumed run is as good as an uninterrupted one, but not
+    identical.
     """
     with needs_extra("walker", "training the ant walker"):
         from stable_baselines3 import SAC

@@ -1,9 +1,9 @@
 """Rotations and inverse kinematics of OGBench's arm, written out.
 
-OGBench creates an object for every quaternion and calls numpy for every number, which takes half as long as
-the physics. Here the same operations run in the same order on plain floats, so the results are bitwise
-identical (tests compare them). Sines, cosines and arctangents stay numpy's: Python's may differ in
-the last bit, as may x * x from x**2.
+OGBench creates an object for every quaternion and calls numpy for every number, which takes half as long as the
+physics. Here the same operations run in the same order on plain floats, so the results are bitwise identical (tests
+compare them). Sines, cosines and arctangents are still numpy's: Python's may differ in the last bit, as may x * x from
+x**2.
 """
 
 from __future__ import annotations

@@ -32,13 +32,13 @@ REACHABLE = WORKSPACE + np.array([[0.01], [-0.01]])
 """Metres, low and high: box of `uniform` instances, where the data is thin at the edges. The faces themselves
 cannot be reached: targets are clipped to the workspace, and the arm sags by up to 8 mm under its target."""
 START_TOLERANCE = 0.001
-"""Observation units (0.1 mm): maximum distance from the requested start, in each dimension."""
+"""Maximum distance from the requested start in each dimension, in observation units (0.1 mm)."""
 RECORD_TOLERANCE = 0.1
-"""Observation units (1 cm): maximum distance between a recorded effector position and the one that follows from the
-recorded joints. In the observation of a moving arm, the effector's position is one physics step old."""
+"""Maximum distance between a recorded effector position and the one that follows from the recorded joints, in
+observation units (1 cm). In the observation of a moving arm, the effector position is one physics step old."""
 
 _THICKNESS = (0.6, 0.2)
-"""Observation units: radii of the drawn arm, from its base to its fingers."""
+"""Radii of the drawn arm from base to fingers, in observation units."""
 
 _LOW, _HIGH = WORKSPACE.tolist()
 _CUBE_PLACES = np.array([(x, y) for x in (0.30, 0.55) for y in (-0.30, 0.30)])
@@ -200,8 +200,8 @@ class CubeEnv(PlanningEnv):
         miss = np.abs(observation[12:15] - to_units(start)).max()
         if miss > START_TOLERANCE:
             raise VhdError(
-                f"{self.spec.name}: the arm cannot start at {to_units(start).round(3).tolist()}: inverse kinematics "
-                f"ends {miss:.3f} units off. Choose a start nearer to the middle of the workspace."
+                f"{self.spec.name}: the arm cannot start at {to_units(start).round(3).tolist()}: inverse "
+                f"kinematics ends {miss:.3f} units off. Choose a start closer to the middle of the workspace."
             )
         return observation.astype(np.float32)
 
@@ -221,14 +221,15 @@ class CubeEnv(PlanningEnv):
         return Instance(state, goal, int(rng.integers(2**31)))
 
     def check(self, instance: Instance) -> None:
-        """Raise `VhdError` unless start and goal are finite and in the workspace (a start may be more than that)."""
+        """Raise `VhdError` unless start and goal are finite and in the workspace (a start may have more dimensions)."""
         low, high = self.workspace
         for name, value in self.finite_ends(instance):
             point = self.spec.place_of(value)
             if (point < low - 1e-4).any() or (point > high + 1e-4).any():
                 raise VhdError(
-                    f"{self.spec.name}: {name} {point.round(3).tolist()} is outside the workspace: x, y and z must lie "
-                    f"between {low.tolist()} and {high.round(3).tolist()} (units of 10 cm from (0.425, 0, 0) m)."
+                    f"{self.spec.name}: {name} {point.round(3).tolist()} is outside the workspace: x, y and z "
+                    f"must be between {low.tolist()} and {high.round(3).tolist()} (units of 10 cm from (0.425, "
+                    "0, 0) m)."
                 )
 
     def render(self, width: int = 480, height: int = 480) -> ImageArray:
@@ -255,13 +256,13 @@ class CubeEnv(PlanningEnv):
         return Skeleton(to_units(points), tuple((n, n + 1, float(radius)) for n, radius in enumerate(radii)))
 
     def _restored(self, recorded: FloatArray) -> FloatArray:
-        """Set the arm from a full observation; refused if joints and effector contradict each other."""
+        """Set the arm from a full observation; raises `VhdError` if joints and effector are inconsistent."""
         observation = self.physics.restore_arm(recorded)
         miss = np.abs(observation[12:15] - recorded[12:15]).max()
         if miss > RECORD_TOLERANCE:
             raise VhdError(
-                f"{self.spec.name}: the start's joint angles (0 to 5) put the effector {miss:.3f} units from where its "
-                "position (12 to 14) says it is. Give an observation as the environment returns it, or a position."
+                f"{self.spec.name}: the start's joint angles (0 to 5) place the effector {miss:.3f} units from "
+                "its position (12 to 14). Pass an observation as returned by the environment, or a position."
             )
         return observation.astype(np.float32)
 

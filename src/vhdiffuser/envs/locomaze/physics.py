@@ -1,4 +1,4 @@
-"""The simulation of a body in one of OGBench's mazes: set, step, read; alone, or many together.
+"""Simulation of a body in one of OGBench's mazes, alone or many at once.
 
 Physics, body reset and tasks are OGBench's; its global random state is not used.
 """
@@ -34,7 +34,7 @@ class LocoPhysics(ABC):
     body: Literal["point", "ant"]
     """OGBench's name of the body."""
     reach: float
-    """Metres; no part of the body, with the margin within which contacts act, is farther from its xy position."""
+    """Maximum distance of any part of the body, including the contact margin, from its xy position, in metres."""
 
     def __init__(self, maze: MazeName = "medium") -> None:
         ogbench = make_maze_env(self.body, "maze", maze_type=maze, terminate_at_goal=False)
@@ -71,7 +71,7 @@ class LocoPhysics(ABC):
         """(o,) float64 copy."""
 
     def batch(self, copies: int, threads: int = 1) -> LocoBatch:
-        """As many copies, to be stepped together."""
+        """Copies to be stepped together."""
         return LocoBatch(self, copies, threads)
 
 

@@ -25,9 +25,9 @@ from vhdiffuser.types import EnvSpec, FloatArray, ImageArray, Instance
 class LocoMazeEnv(PlanningEnv):
     """A body behind the planning interface.
 
-    A start that is a full observation sets the whole body. Of any other start only the position is set: everything
-    else (velocities, joints) comes from the body reset, which `instance.seed` fixes. Read it from the observation that
-    `reset` returns.
+    A start that is a full observation sets the whole body. Any other start sets only the position: everything else
+    (velocities, joints) comes from the body reset, which depends on `instance.seed`. Read it from the observation
+    returned by `reset`.
     """
 
     closest: float
@@ -79,15 +79,15 @@ class LocoMazeEnv(PlanningEnv):
         return wall_distance(self.walls, points)
 
     def check(self, instance: Instance) -> None:
-        """Raise `VhdError` unless start and goal are finite and in free space (a start may be more than that)."""
+        """Raise `VhdError` unless start and goal are finite and in free space (a start may have more dimensions)."""
         for name, value in self.finite_ends(instance):
             xy = self.spec.place_of(value)
             if self.clearance(xy) < self.closest:
                 nearest = cell_centre(min(self._free, key=lambda cell: np.linalg.norm(cell_centre(cell) - xy)))
                 raise VhdError(
-                    f"{self.spec.name}: {name} ({xy[0]:.2f}, {xy[1]:.2f}) is in a wall, outside the maze, or nearer to "
-                    f"a wall than the body can come ({self.closest} m). The nearest free cell is centred at "
-                    f"({nearest[0]:g}, {nearest[1]:g}); cells are 4 wide."
+                    f"{self.spec.name}: {name} ({xy[0]:.2f}, {xy[1]:.2f}) is in a wall, outside the maze, or "
+                    f"closer to a wall than the body can come ({self.closest} m). The nearest free cell is "
+                    f"centred at ({nearest[0]:g}, {nearest[1]:g}); cells are 4 m wide."
                 )
 
     def render(self, width: int = 480, height: int = 480) -> ImageArray:

@@ -22,6 +22,8 @@ _INSTANCES = (
     "start and goal at random free cells +- 0.1, start velocity 0.1 N(0, 1): D4RL's own reset; "
     "or uniform over free space, at rest"
 )
+_PIECE = 64
+"""States per piece of long plans: about two cells."""
 _STATES_PER_CELL = 32
 """T_max of a custom map per cell of its longest path; D4RL's mazes have 36, 34 and 30."""
 
@@ -51,7 +53,8 @@ def make_maze(
     if epsilon is None:  # one normalised unit is half the extent of the free space
         extent = max(len(plan.rows), len(plan.rows[0])) - 2
         epsilon = round(min(max(0.15 / (extent / 2), 0.01), 0.05), 3)
-    return _environment(name, plan, epsilon, T_max=T_max, transitions=transitions, key="\n".join(plan.rows))
+    key, recipes = "\n".join(plan.rows), {"default": {"planning": {"piece": _PIECE}}}
+    return _environment(name, plan, epsilon, T_max=T_max, transitions=transitions, key=key, recipes=recipes)
 
 
 def _environment(
@@ -68,7 +71,8 @@ def _environment(
     key: str = "",
     recipes: Mapping[str, Any] | None = None,
 ) -> Environment:
-    """`episode_steps`, `reference` and `std` are D4RL's: episode length, scores of 0 and 100, std of its data."""
+    """`episode_steps`, `reference` and `std` are D4RL's: episode length, scores of 0 and 100, standard deviation of its
+    data."""
     spec = EnvSpec(
         name=name,
         observation_dim=4,
@@ -139,13 +143,13 @@ ENVIRONMENTS = (
         "maze2d-medium", MEDIUM, 0.03, T_max=512, transitions=2_000_000,
         horizons=(192, 288, 384), budget=1200, episode_steps=600,
         reference=(13.13, 277.39), std=(1.3371, 1.5210, 2.3408, 2.3694),
-        recipes={"default": {"planner_loop": {"updates": 6500}, "planning": {"piece": 64}}},
+        recipes={"default": {"planner_loop": {"updates": 6500}, "planning": {"piece": _PIECE}}},
     ),
     _environment(
         "maze2d-large", LARGE, 0.03, T_max=640, transitions=4_000_000,
         horizons=(256, 384, 512), budget=1500, episode_steps=800,
         reference=(6.7, 273.99), std=(1.8070, 2.5688, 2.4368, 2.6494),
-        recipes={"default": {"planner_loop": {"updates": 10_500}, "planning": {"gamma": 1.25, "piece": 64}}},
+        recipes={"default": {"planner_loop": {"updates": 10_500}, "planning": {"gamma": 1.25, "piece": _PIECE}}},
     ),
 )  # fmt: skip
 """Table I of the paper, and what it leaves open; the standard deviations are those of D4RL's full sets."""

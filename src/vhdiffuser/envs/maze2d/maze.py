@@ -17,7 +17,7 @@ BALL_RADIUS = 0.1
 CELL_OFFSET = -0.2
 """Centre of cell (0, 0) in the ball's coordinates."""
 SMALLEST, LARGEST = 3, 100
-"""Maximum rows and columns of a map, including its outer walls."""
+"""Minimum and maximum number of rows and columns of a map, including its outer walls."""
 _FREE = {"O", "G", " ", ".", "0"}
 _WALL = {"#", "1"}
 
@@ -33,38 +33,36 @@ class Maze:
         sizes = {len(row) for row in self.rows}
         if len(sizes) != 1 or not (SMALLEST <= len(self.rows) <= LARGEST and SMALLEST <= min(sizes) <= LARGEST):
             raise VhdError(
-                f"a maze needs {SMALLEST} to {LARGEST} rows of {SMALLEST} to {LARGEST} cells each, all equally long; "
-                f"got {len(self.rows)} rows of {sorted(sizes)} cells."
+                f"a maze needs {SMALLEST} to {LARGEST} rows of {SMALLEST} to {LARGEST} cells, all of equal "
+                f"length; got {len(self.rows)} rows of {sorted(sizes)} cells."
             )
         if wrong := {tile for row in self.rows for tile in row} - {"#", "O", "G"}:
-            raise VhdError(f"a maze is written with # (wall), O (free) and G (goal); got {sorted(wrong)}.")
+            raise VhdError(f"a map consists of # (wall), O (free) and G (goal); got {sorted(wrong)}.")
         rim = self.rows[0] + self.rows[-1] + "".join(row[0] + row[-1] for row in self.rows)
         if set(rim) != {"#"}:
-            raise VhdError("the outer cells of a maze must all be walls (#), or the ball could leave it.")
+            raise VhdError("all outer cells of a maze must be walls (#); otherwise the ball could leave it.")
         if sum(row.count("G") for row in self.rows) > 1:
-            raise VhdError("a maze has at most one fixed goal (G).")
+            raise VhdError("a maze may have at most one fixed goal (G).")
         if len(self.free_cells) < 2:
-            raise VhdError("a maze needs at least two free cells (O), to go from one to the other.")
+            raise VhdError("a maze needs at least two free cells (O), to move between them.")
         if len(self._reached(tuple(self.free_cells[0]))) < len(self.free_cells):
-            raise VhdError(
-                "every free cell of a maze must be reachable from every other; this one has disconnected parts."
-            )
+            raise VhdError("all free cells of a maze must be connected; this one has disconnected parts.")
 
     @classmethod
     def of(cls, maze: str | Sequence[str] | FloatArray | Sequence[Sequence[int]] | Maze) -> Maze:
-        """A map from text (lines of `#` and `O`, or `1` and `0`), a list of rows, or an array (1 wall, 0 free)."""
+        """Parse a map: text (lines of `#` and `O`, or `1` and `0`), a list of rows, or an array (1 wall, 0 free)."""
         if isinstance(maze, Maze):
             return maze
         if isinstance(maze, str):
             lines = dedent(maze).strip("\n").splitlines()
         elif not isinstance(maze, Iterable):
-            raise VhdError(f"a maze is text, a list of rows or an array (1 wall, 0 free); got {maze!r}.")
+            raise VhdError(f"a maze must be text, a list of rows or an array (1 wall, 0 free); got {maze!r}.")
         elif all(isinstance(row, str) for row in maze):
             lines = [str(row) for row in maze]
         else:
             shapes = {np.shape(row) for row in maze}
             if any(len(shape) != 1 for shape in shapes) or not all(np.isin(row, (0, 1)).all() for row in maze):
-                raise VhdError(f"an array for a maze has rows of 1 (wall) and 0 (free); got rows of shape {shapes}.")
+                raise VhdError(f"an array for a maze needs rows of 1 (wall) and 0 (free); got rows of shape {shapes}.")
             lines = ["".join("#" if cell else "O" for cell in row) for row in maze]
         return cls(tuple("".join(_tile(tile) for tile in line.rstrip()) for line in lines))
 
@@ -94,8 +92,8 @@ class Maze:
         """(2,) where D4RL places the ball for a cell: at (row, column), 0.2 off its centre."""
         if not self.is_free(row, column):
             raise VhdError(
-                f"cell ({row}, {column}) is a wall or outside the maze; a free cell is, for example, "
-                f"{tuple(self.free_cells[0].tolist())}."
+                f"cell ({row}, {column}) is a wall or outside the maze; {tuple(self.free_cells[0].tolist())}, "
+                "for example, is free."
             )
         return np.array([row, column], np.float32)
 
@@ -109,7 +107,7 @@ class Maze:
         return max(max(self._reached(tuple(cell)).values()) for cell in self.free_cells) + 1
 
     def _reached(self, start: tuple[int, ...]) -> dict[tuple[int, int], int]:
-        """Cells reachable from `start`, with the number of moves."""
+        """Cells reachable from `start`, with the number of moves to each."""
         first = (int(start[0]), int(start[1]))
         moves, queue = {first: 0}, [first]
         for r, c in queue:

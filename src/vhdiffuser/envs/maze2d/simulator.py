@@ -150,15 +150,15 @@ class Maze2dEnv(PlanningEnv):
             if not inside(self.walls, value[:2]):
                 (x_low, y_low), (x_high, y_high) = extent(self.walls)
                 raise VhdError(
-                    f"{self.spec.name}: {name} ({value[0]:.2f}, {value[1]:.2f}) is outside the maze, which reaches "
-                    f"from {x_low:g} to {x_high:g} in x and from {y_low:g} to {y_high:g} in y."
+                    f"{self.spec.name}: {name} ({value[0]:.2f}, {value[1]:.2f}) is outside the maze, which "
+                    f"spans {x_low:g} to {x_high:g} in x and {y_low:g} to {y_high:g} in y."
                 )
             # In the data, the ball touches the walls to within the contact margin, so allow as much.
             if wall_distance(self.walls, value[:2]) < BALL_RADIUS - 0.01:
                 raise VhdError(
-                    f"{self.spec.name}: {name} ({value[0]:.2f}, {value[1]:.2f}) is inside a wall, or nearer to one "
-                    f"than the ball's radius of {BALL_RADIUS}. Free cells are centred at row - 0.2, column - 0.2; "
-                    f"for example ({self.maze.free_cells[0][0]}, {self.maze.free_cells[0][1]}) is free."
+                    f"{self.spec.name}: {name} ({value[0]:.2f}, {value[1]:.2f}) is inside a wall, or closer to "
+                    f"one than the ball's radius of {BALL_RADIUS}. Free cells are centred at row - 0.2, column "
+                    f"- 0.2; for example ({self.maze.free_cells[0][0]}, {self.maze.free_cells[0][1]}) is free."
                 )
 
     def render(self, width: int = 480, height: int = 480) -> ImageArray:

@@ -33,11 +33,12 @@ PIECES: dict[str, dict[str, Any]] = {
     "planner": {"directness": 2.0, "frame": 20.0, "dim": 16},
     "planner_loop": {"updates": 3000},
     "planning": {"smoothing": 4.0, "gamma": 1.3, "piece": 64, "tube": 0.25},
-    "length": {"relay_graph": {"sparse_cost": 1.0, "centring": 2.4}},
+    "length": {"relay_graph": {"sparse_cost": 1.0, "centring": 1.8}},
     "length_loop": {"updates": 2500},
 }
-"""As for the ant, whose planner the point can use: pieces that know no absolute place, along routes in the middle of
-the corridors, a third of which its body fills. Half of a `stitch` episode is spent at its goal, so crops are direct."""
+"""Settings as for the ant, whose planner the point can use: pieces without absolute positions, along routes in the
+middle of the corridors, a third of which its body fills. Half of a `stitch` episode is spent at its goal, so crops are
+direct."""
 
 
 def _simulator(spec: EnvSpec, maze: MazeName) -> PlanningEnv:

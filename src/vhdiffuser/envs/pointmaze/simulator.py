@@ -30,7 +30,7 @@ class PointPhysics(LocoPhysics):
         self._is_wall: list[list[bool]] = (self.maze_map == 1).tolist()
 
     def restore(self, observation: FloatArray) -> None:
-        """Set the position (x, y), which is the full state, since every step starts at rest."""
+        """Set the position (x, y), which is the full state, since each step starts at rest."""
         mujoco.mj_resetData(self.model, self.data)
         self.position[:] = np.asarray(observation, np.float64)
         mujoco.mj_forward(self.model, self.data)
@@ -49,11 +49,11 @@ class PointPhysics(LocoPhysics):
         return self.position.copy()
 
     def batch(self, copies: int, threads: int = 1) -> LocoBatch:
-        """As many copies, to be stepped together."""
+        """Copies to be stepped together."""
         return PointBatch(self, copies, threads)
 
     def _near_wall(self) -> bool:
-        """Whether the square around the ball reaches into a wall's cell."""
+        """Whether the square around the ball overlaps a wall's cell."""
         x, y = self.position.tolist()
         top, left = cell_of((x - _NEAR, y - _NEAR))
         bottom, right = cell_of((x + _NEAR, y + _NEAR))

@@ -1,4 +1,4 @@
-// The server's JSON API: plain requests, and streams of events that a newer request ends.
+// Client of the JSON API: plain requests, and event streams that a newer request cancels.
 
 const client = Array.from(crypto.getRandomValues(new Uint8Array(12)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 let sequence = 0;
@@ -16,7 +16,7 @@ async function answered(path, options) {
     response = await fetch(path, options);
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new Refusal("offline", "The server does not answer. Is `vhd serve` still running?");
+    throw new Refusal("offline", "No answer from the server. Is `vhd serve` still running?");
   }
   if (response.ok) return response;
   let refusal = { kind: "http", reason: `The server answered ${response.status}.` };
@@ -40,7 +40,7 @@ export async function post(path, body, signal) {
   return (await answered(path, posted(body, signal))).json();
 }
 
-// Yields [event, value] for every line of the answer.
+// Yields [event, value] for each line of the response.
 export async function* stream(path, body, signal) {
   const response = await answered(path, posted(body, signal));
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
@@ -58,15 +58,15 @@ export async function* stream(path, body, signal) {
   }
 }
 
-// Asks for the newest of what it is given. While dragging, a request in flight may finish its plan first, so that
-// something is always drawn; what is left of it (the execution) is then given up. A drop cuts in at once.
+// Sends only the newest request. During a drag, a request in flight may finish its plan first, so that something is
+// always drawn; the rest of it (the execution) is then cancelled. A drop cancels it at once.
 export class Newest {
   #next = null;
   #controller = null;
   #shown = false;
 
   constructor(run, refused) {
-    this.run = run; // (request, signal, shown) -> promise; calls shown() when its main part is on the page
+    this.run = run; // (request, signal, shown) -> promise; calls shown() once the main part is on the page
     this.refused = refused;
   }
 
@@ -89,7 +89,7 @@ export class Newest {
       const controller = (this.#controller = new AbortController());
       const shown = () => {
         this.#shown = true;
-        // A moment's grace: in a maze the execution is only milliseconds away.
+        // Wait briefly: in a maze the execution arrives within milliseconds.
         if (this.#next !== null) setTimeout(() => controller.abort(), 60);
       };
       try {

@@ -1,11 +1,11 @@
-// VHD beside the fixed horizons, on the same pair: the paper's Fig. 3, live.
+// VHD and fixed horizons on the same pair, as in Fig. 3 of the paper.
 
 import { summary, Trials } from "./statistics.js";
 import { View } from "./view.js";
 
-const AVERAGED = 20; // random pairs beside a comparison
+const AVERAGED = 20; // random pairs per method
 
-// The same random pairs by each method, in the background: what one pair shows may be chance.
+// The same random pairs with each method, in the background: a single pair proves nothing.
 export function averagesOf(comparison) {
   const trials = new Trials(["vhd", "fh-h1", "fh-h2", "fh-h3"], AVERAGED, () => comparison.averages(trials.found.map(summary), AVERAGED), () => {});
   trials.changed();
@@ -19,7 +19,7 @@ export class Comparison {
   constructor(section, scene) {
     this.section = section;
     this.scene = scene;
-    section.querySelector("#comparison-note").textContent = `The scene opens on ${scene.opening}, whatever becomes of it. Below each picture: how the method fares on the same ${AVERAGED} random pairs, run in the background.`;
+    section.querySelector("#comparison-note").textContent = `The scene opens with ${scene.opening}, not a hand-picked one. Below each picture: results on the same ${AVERAGED} random pairs, run in the background.`;
     const grid = section.querySelector("#methods");
     grid.replaceChildren();
     const titles = ["VHD", ...scene.horizons.map((length, number) => `FH-H${number + 1} = ${length}`)];
@@ -38,7 +38,7 @@ export class Comparison {
     });
   }
 
-  // Nothing is known yet of a new pair; the old pictures fade until it is.
+  // Until the new pair has results, the old pictures are dimmed.
   wait() {
     for (const panel of this.#panels) {
       panel.figure.style.opacity = 0.45;
@@ -70,7 +70,7 @@ export class Comparison {
     this.#draw(panel, colours);
   }
 
-  // How the methods, in their order, fare on random pairs so far.
+  // Results of the methods, in order, on random pairs so far.
   averages(summaries, count) {
     this.#panels.forEach((panel, number) => {
       const { trials, reached, steps } = summaries[number];
@@ -95,7 +95,7 @@ export class Comparison {
     panel.view.draw({
       goal: reply.goal,
       layers: [
-        { places: plans[0].places, colour: "plan", line: 1.5, alpha: 0.75 },
+        { places: plans[0].places, colour: "plan", line: 4.5, alpha: 0.45 },
         { places, colour: "path", line: 2 },
         { places: plans.slice(1).map((plan) => places[plan.step]), colour: "replan", dots: 2.5 },
         { places: [places[0]], colour: "start", dots: 5 },

@@ -1,4 +1,4 @@
-// The controls: what they show, and what a change of them does.
+// The controls: what they show, and what changing them does.
 
 import { get } from "./api.js";
 import { saveCsv, saveJson, savePng } from "./download.js";
@@ -8,7 +8,7 @@ import { Film } from "./film.js";
 const $ = (id) => document.getElementById(id);
 const SWITCHES = { field: "field", fan: "fan", route: "route", space: "space-toggle", compare: "compare" }; // name -> button
 
-// The list of environments; the name of the one to begin with.
+// Fills the list of environments; returns the name of the first one to show.
 export async function listEnvironments() {
   const environments = await get("api/environments");
   $("environment").replaceChildren(...environments.map(({ name, ready, commands }) => {
@@ -19,24 +19,24 @@ export async function listEnvironments() {
   }));
   const missing = environments.filter((one) => !one.ready);
   $("missing").hidden = missing.length === 0;
-  $("missing").querySelector("summary").textContent = `${missing.length} environment${missing.length > 1 ? "s are" : " is"} not ready: what to run`;
+  $("missing").querySelector("summary").textContent = `${missing.length} environment${missing.length > 1 ? "s are" : " is"} not ready: commands to run`;
   $("missing").querySelector("ul").replaceChildren(...[...new Set(missing.flatMap((one) => one.commands))].map((command) => {
     const item = document.createElement("li");
     item.append(Object.assign(document.createElement("code"), { textContent: command }));
     return item;
   }));
   const first = environments.find((one) => one.name === "maze2d-large" && one.ready) ?? environments.find((one) => one.ready);
-  if (!first && !location.hash) throw new Error(`No environment is ready. Run ${environments[0].commands.join(" and ")}, then start with --source trained.`);
+  if (!first && !location.hash) throw new Error(`No environment is ready. Run ${environments[0].commands.join(" and ")}, then restart with --source trained.`);
   return first?.name ?? "";
 }
 
 export function fillControls(scene, state, colours) {
   $("environment").value = state.environment;
-  $("gamma").max = Math.max(2, Math.ceil(3 * Math.max(scene.gamma, state.gamma)) / 2); // half as much again as the default
+  $("gamma").max = Math.max(2, Math.ceil(3 * Math.max(scene.gamma, state.gamma)) / 2); // 1.5 times the default
   $("gamma").value = state.gamma;
   $("gamma-value").textContent = Number(state.gamma).toFixed(2);
   $("risk").value = state.risk ?? "";
-  $("risk").options[0].text = state.deadline === null ? "by the margin" : "5 % (default)";
+  $("risk").options[0].text = state.deadline === null ? "use the margin" : "5 % (default)";
   $("risk").disabled = !scene.calibrated;
   $("deadline").value = state.deadline ?? "";
   $("deadline").max = scene.step_budget;
@@ -54,13 +54,15 @@ export function fillControls(scene, state, colours) {
   $("space-toggle").hidden = !scene.spatial;
   $("compare").disabled = !scene.executes;
   $("comparison").hidden = !state.compare;
-  for (const name of ["field", "fan", "route"]) $(`${name}-legend`).hidden = !state[name];
+  $("route-legend").hidden = !state.route;
   drawRamp($("ramp"), fieldRamp(colours));
   drawRamp($("fan-ramp"), fanRamp(colours));
 }
 
 export function connectControls(page) {
-  const { state, playing, denoising } = page;
+  const { model, answers } = page;
+  const { state } = model;
+  const { denoising, playing } = answers;
   $("environment").addEventListener("change", () => page.choose($("environment").value));
   $("gamma").addEventListener("input", () => {
     $("gamma-value").textContent = Number($("gamma").value).toFixed(2);
@@ -70,23 +72,23 @@ export function connectControls(page) {
   $("risk").addEventListener("change", () => page.changeSettings({ risk: Number($("risk").value) || null }));
   $("sampler").addEventListener("change", () => page.changeSettings({ sampler: $("sampler").value }));
   $("arrive").addEventListener("change", () => page.changeSettings({ arrive: $("arrive").value }));
-  connectNumber(page, "deadline", 2, () => page.scene().step_budget, true);
-  connectNumber(page, "steps", 1, () => page.scene().max_steps);
+  connectNumber(page, "deadline", 2, () => page.model.scene.step_budget, true);
+  connectNumber(page, "steps", 1, () => page.model.scene.max_steps);
   connectNumber(page, "seed", 0, () => 2 ** 31 - 1);
   for (const [name, id] of Object.entries(SWITCHES)) $(id).addEventListener("click", () => page.change({ [name]: !state[name] }));
   for (const input of document.querySelectorAll("input[name=protocol]")) input.addEventListener("change", () => page.changeSettings({ protocol: input.value }));
   $("places").addEventListener("submit", (event) => event.preventDefault());
   $("random").addEventListener("click", () => page.randomPair().catch(page.refuse));
   $("link").addEventListener("click", copyLink);
-  $("save-json").addEventListener("click", () => saveJson(page.known().plan));
-  $("save-csv").addEventListener("click", () => saveCsv(page.known().plan));
+  $("save-json").addEventListener("click", () => saveJson(model.known.plan));
+  $("save-csv").addEventListener("click", () => saveCsv(model.known.plan));
   $("save-png").addEventListener("click", () => savePng(page.pictures));
   $("tour-begin").addEventListener("click", () => page.tour.begin());
   const caption = () => `${state.environment}: horizon ${$("length").textContent} states. ${playing.frame ? `Executed ${playing.frame} steps.` : $("denoise-at").textContent}`;
   new Film($("film"), { playable: [denoising, playing], scene: page.pictures, caption, changed: (text) => { $("status").textContent = text; } });
   connectKeys(page);
   window.addEventListener("hashchange", page.followLink);
-  new ResizeObserver(page.resize).observe($("views"));
+  new ResizeObserver(page.resize).observe(document.querySelector(".stage"));
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", page.recolour);
 }
 
@@ -95,18 +97,19 @@ function connectNumber(page, id, low, high, optional = false) {
     const value = Math.round(Number($(id).value));
     if (optional && $(id).value === "" && !$(id).validity.badInput) page.changeSettings({ [id]: null });
     else if ($(id).value === "" || !(value >= low) || !(value <= high())) {
-      page.refuse({ message: `${id}: a whole number from ${low} to ${high()} is needed.` });
-      $(id).value = page.state[id];
+      page.refuse({ message: `${id}: enter a whole number from ${low} to ${high()}.` });
+      $(id).value = page.model.state[id];
     } else page.changeSettings({ [id]: value });
   });
 }
 
 function connectKeys(page) {
-  const { state, playing, denoising } = page;
+  const { state } = page.model;
+  const { denoising, playing } = page.answers;
   const click = (id) => () => $(id).click();
-  const keys = { " ": () => playing.toggle(), d: () => denoising.toggle(), f: click("field"), k: click("fan"), c: click("compare"), r: click("random"), p: () => page.changeSettings({ protocol: state.protocol === "ss" ? "rp" : "ss" }) };
+  const keys = { " ": () => playing.toggle(), d: () => denoising.toggle(), f: click("field"), k: click("fan"), c: click("compare"), r: click("random"), p: () => page.changeSettings({ protocol: { ss: "rp", rp: "live", live: "ss" }[state.protocol] }) };
   document.addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey || !page.scene()) return;
+    if (event.ctrlKey || event.metaKey || event.altKey || !page.model.scene) return;
     if (event.target.closest("input, select, summary, textarea") || (event.key === " " && event.target.closest("button:not(.handle), a"))) return;
     const action = keys[event.key.toLowerCase()];
     if (action) {
@@ -119,8 +122,8 @@ function connectKeys(page) {
 async function copyLink() {
   try {
     await navigator.clipboard.writeText(location.href);
-    $("status").textContent = "The link is in the clipboard.";
+    $("status").textContent = "Link copied to the clipboard.";
   } catch {
-    $("status").textContent = "Copy the address of this page: it holds the scene.";
+    $("status").textContent = "Copy this page's address: it contains the scene.";
   }
 }

@@ -1,4 +1,4 @@
-// The plan as a file: JSON and CSV as `vhd plan` writes them, PNG as it is on the page.
+// Downloads of the plan: JSON and CSV as written by `vhd plan`, PNG as shown on the page.
 
 export function save(blob, name) {
   const anchor = document.createElement("a");
@@ -19,8 +19,8 @@ export function saveCsv(plan) {
   save(new Blob([lines.map((line) => line.join(",")).join("\n") + "\n"], { type: "text/csv" }), `${plan.environment}-plan.csv`);
 }
 
-// All pictures of the scene below each other, with the markers that on the page are buttons, and a caption.
-// `scene()` says what is shown: {environment, pictures: [{canvas, view}], start, goal, colours}.
+// All views of the scene, one below the other, with start, goal and a caption.
+// `scene()` returns what is shown: {environment, pictures: [{canvas, view}], start, goal, colours}.
 export function compose(scene) {
   const gap = 12;
   const { pictures } = scene();

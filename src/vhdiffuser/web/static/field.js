@@ -2,7 +2,7 @@
 
 const NICE = [1, 2, 5, 10, 20, 25, 50, 100, 200];
 
-// The least of ..., 0.5, 1, 2, 5, 10, ... that is not below `least`.
+// The smallest of ..., 0.5, 1, 2, 5, 10, ... that is at least `least`.
 export function niceStep(least) {
   const power = 10 ** Math.floor(Math.log10(least));
   return [1, 2, 5, 10].map((factor) => factor * power).find((step) => step >= least * 0.999);
@@ -17,7 +17,7 @@ function channels(colour) {
   return [value >> 16, (value >> 8) & 255, value & 255];
 }
 
-// 256 colours through these, as [red, green, blue].
+// 256 colours interpolated through these, as [red, green, blue].
 export function ramp(...through) {
   const stops = through.map(channels);
   return Array.from({ length: 256 }, (_, number) => {
@@ -41,14 +41,14 @@ export function drawRamp(canvas, table) {
   });
 }
 
-// Steps at a place (right, up) of a view, or -1 where there are none.
+// Steps at a point (right, up) of a view, or -1 where undefined.
 export function stepsAt(field, right, up) {
   const at = (value, [low, high], count) => Math.round(((value - low) / (high - low)) * (count - 1));
   const [column, row] = [at(right, field.right_range, field.columns), at(up, field.up_range, field.rows)];
   return field.steps[row * field.columns + column] ?? -1;
 }
 
-// One pixel a point, right to the right and the first row where the view has it; scaled up smoothly when drawn.
+// One pixel per grid point, oriented as the view; scaled up smoothly when drawn.
 export function picture(field, colours) {
   const canvas = new OffscreenCanvas(field.columns, field.rows);
   const context = canvas.getContext("2d");

@@ -1,9 +1,9 @@
-// A film of what is on screen: the denoising, then the execution, recorded from the scene's canvases as WebM.
+// Records the scene's canvases as a WebM video: the denoising, then the execution.
 
 import { compose, save } from "./download.js";
 
-const RATE = 30; // pictures per second
-const STILL = 900; // milliseconds for which the last picture is shown
+const RATE = 30; // frames per second
+const STILL = 900; // milliseconds for which the last frame is held
 
 export class Film {
   #recorder = null;
@@ -13,7 +13,7 @@ export class Film {
     button.addEventListener("click", () => (this.#recorder ? this.#recorder.stop() : this.record()));
     if (!window.MediaRecorder || !HTMLCanvasElement.prototype.captureStream) {
       button.disabled = true;
-      button.title = "This browser cannot record films.";
+      button.title = "This browser cannot record video.";
     }
   }
 
@@ -37,10 +37,10 @@ export class Film {
     this.#label(false);
     const blob = new Blob(parts, { type: "video/webm" });
     save(blob, `${name}.webm`);
-    this.changed(`The film is saved (${Math.max(Math.round(blob.size / 1000), 1)} kB).`);
+    this.changed(`Film saved (${Math.max(Math.round(blob.size / 1000), 1)} kB).`);
   }
 
-  // One player after the other, from the beginning.
+  // One player after the other, each from its start.
   #play(recorder) {
     const stop = () => setTimeout(() => recorder.state === "recording" && recorder.stop(), STILL);
     const next = (number) => {

@@ -1,4 +1,4 @@
-// The scene in the address: what is not the default is written after the #, and read back.
+// The scene in the page's address: settings that differ from the defaults follow the #.
 
 const NUMBERS = { gamma: Number.parseFloat, risk: Number.parseFloat, deadline: (text) => Number.parseInt(text, 10), steps: (text) => Number.parseInt(text, 10), seed: (text) => Number.parseInt(text, 10) };
 
@@ -24,7 +24,7 @@ export function toHash(state, scene) {
   return "#" + parts.toString().replaceAll("%2C", ",").replaceAll("%3B", ";");
 }
 
-// What the address says; anything that cannot be read is left out.
+// Settings in the address; invalid ones are ignored.
 export function fromHash(hash) {
   const parts = new URLSearchParams(hash.replace(/^#/, ""));
   const state = {};
@@ -39,7 +39,7 @@ export function fromHash(hash) {
   }
   if (parts.has("sampler")) state.sampler = parts.get("sampler");
   if (parts.get("arrive") === "at") state.arrive = "at";
-  if (["ss", "rp"].includes(parts.get("protocol"))) state.protocol = parts.get("protocol");
+  if (["ss", "rp", "live"].includes(parts.get("protocol"))) state.protocol = parts.get("protocol");
   for (const name of SWITCHES) if (parts.has(name)) state[name] = parts.get(name) === "1";
   const lists = (name) => (parts.get(name) ?? "").split(";").map((list) => list.split(",").map(Number.parseFloat)).filter((list) => list.every(Number.isFinite));
   if (parts.has("boxes")) state.boxes = lists("boxes").map((box) => [box.slice(0, box.length / 2), box.slice(box.length / 2)]);

@@ -1,5 +1,5 @@
-// The goal moves while the robot is under way: a plan from where it is, at once; then, when the goal is dropped, the rest
-// of the execution, which the server repeats from its start with all moves of the goal so far.
+// The goal moves during the execution: plan at once from the robot's position; when the goal is dropped, the server
+// repeats the execution from its start with all goal moves so far.
 
 import { Newest, post, stream } from "./api.js";
 import { goalOf } from "./layers.js";
@@ -9,67 +9,80 @@ const MOST = 16;
 export class GoalMoves {
   #moves = []; // [{step, goal}] of the execution shown
   #first = null; // the goal before them
-  moving = false; // whether the goal is being dragged
+  #dragged = false;
+  #pending = false; // whether an execution towards the new goal is on its way
 
-  constructor(page) {
-    this.page = page;
+  constructor(model, answers, picture, background) {
+    Object.assign(this, { model, answers, picture, background });
     this.replans = new Newest((asked, signal, shown) => this.#replan(asked, signal, shown), (error) => {
-      page.known().next = null;
-      page.refuse(error);
-      page.background(false);
+      model.known.next = null;
+      this.#pending = false;
+      answers.refuse(error);
+      background(false);
     });
-  }
-
-  // Goals that were left for another.
-  get passed() {
-    return this.#first === null ? [] : [this.#first, ...this.#moves.map((move) => move.goal)];
   }
 
   forget() {
     this.replans.stop();
     this.#moves = [];
     this.#first = null;
-    this.moving = false;
+    this.#pass();
+    this.#dragged = this.#pending = false;
+  }
+
+  // Whether moving the goal now is a move during the execution.
+  get isUnderWay() {
+    return this.model.known.execution !== null && (this.answers.playing.isPlaying || this.#dragged || this.#pending);
   }
 
   move(goal, dropped) {
-    const { page } = this;
-    this.#first ??= page.state.goal;
-    this.moving = !dropped;
-    page.state.goal = goal;
-    const why = this.#moves.length < MOST ? page.blocked(goal) : `The goal can be moved ${MOST} times in one execution.`;
+    const { model, answers } = this;
+    this.#first ??= model.state.goal;
+    this.#pass();
+    this.#dragged = !dropped;
+    this.#pending = false;
+    model.state.goal = goal;
+    answers.playing.pause(); // the robot waits for its new plan
+    const why = this.#moves.length < MOST ? model.blocked("goal") : `The goal can be moved ${MOST} times in one execution.`;
     if (why) {
       this.replans.stop();
-      page.refuse({ kind: "refused", message: why }, ["goal"]);
-      page.background(false);
+      answers.say(why, ["goal"]);
+      this.background(false);
       return;
     }
-    page.clearRefusal();
-    page.background(true);
-    const step = Math.max(Math.min(page.playing.frame, page.playing.last - 1), 1);
-    if (dropped) page.playing.pause();
+    answers.clearRefusal();
+    this.background(true);
+    const step = Math.max(Math.min(answers.playing.frame, answers.playing.last - 1), 1);
+    this.#pending = dropped;
     this.replans.ask({ goal, step, dropped, since: performance.now() }, dropped);
-    page.draw();
+    this.picture.draw();
+  }
+
+  // Shows earlier goals.
+  #pass() {
+    this.model.passed = this.#first === null ? [] : [this.#first, ...this.#moves.map((move) => move.goal)];
   }
 
   async #replan({ goal, step, dropped, since }, signal, shown) {
-    const { page } = this;
-    const known = page.known();
+    const { model, answers } = this;
+    const { known } = model;
     const start = known.execution.states[step] ?? known.execution.places[step];
-    for await (const [event, value] of stream("api/stream", { ...page.pair(), start, goal }, signal)) {
-      if (event === "horizon") page.showHorizon(value);
+    for await (const [event, value] of stream("api/stream", { ...model.pair, start, goal }, signal)) {
+      if (event === "horizon") answers.horizon(value);
       if (event !== "plan") continue;
-      known.next = { places: value.states.map((values) => goalOf(values, page.scene())) };
-      page.draw();
+      known.next = { places: value.states.map((values) => goalOf(values, model.scene)) };
+      this.picture.draw();
       const latency = Math.round(performance.now() - since);
-      page.results.moved(`Goal moved at step ${step}: a new plan of ${value.length} states after ${latency} ms (${Math.round(value.seconds * 1000)} ms to plan).`);
+      answers.results.moved(`Goal moved at step ${step}: a new plan of ${value.length} states after ${latency} ms (${Math.round(value.seconds * 1000)} ms to plan).`);
       shown();
     }
     if (!dropped) return;
     const moves = [...this.#moves, { step, goal }];
-    page.showExecution(await post("api/execute", { ...page.execution(), goal: this.#first, moves }, signal), step);
+    answers.execution(await post("api/execute", { ...model.execution, goal: this.#first, moves }, signal), step);
     this.#moves = moves;
-    page.playing.play();
-    page.background(false);
+    this.#pending = false;
+    this.#pass();
+    answers.playing.play();
+    this.background(false);
   }
 }

@@ -1,4 +1,4 @@
-// Boxes that plans keep out of, and walls added to a point maze or taken from it.
+// Boxes to avoid, and walls added to or removed from a point maze.
 
 import { round } from "./view.js";
 
@@ -25,7 +25,7 @@ export class Obstacles {
     this.show();
   }
 
-  // The map's rows with the toggled walls; null if it is the scene's own.
+  // The map's rows with toggled walls; null if unchanged.
   get rows() {
     if (!this.state.cells.length) return null;
     const rows = this.scene.map.rows.map((row) => [...row]);
@@ -47,7 +47,7 @@ export class Obstacles {
     return this.#drawing ? [...this.state.boxes, this.#drawing] : this.state.boxes;
   }
 
-  // What a request says of them.
+  // The corresponding fields of a request.
   get request() {
     const { boxes, wallsKnown } = this.state;
     const map = this.rows;
@@ -69,7 +69,7 @@ export class Obstacles {
     else if (hit >= 0) this.#change({ boxes: this.state.boxes.filter((_, number) => number !== hit) });
   }
 
-  // Between two places; in the dimension that the view does not show, all of it.
+  // A box between two points; unbounded in the dimension that the view does not show.
   #box(view, from, to) {
     const low = from.map((value, dim) => Math.min(value, to[dim]));
     const high = from.map((value, dim) => Math.max(value, to[dim]));
@@ -80,7 +80,7 @@ export class Obstacles {
     return [low, high];
   }
 
-  // A box in the middle of the scene, to be moved by its numbers.
+  // A box in the middle of the scene, to be edited by its numbers.
   #middle() {
     const view = this.scene.views[0];
     const middle = [...this.state.goal];
@@ -93,7 +93,7 @@ export class Obstacles {
   #toggle(place) {
     const { rows, origin, cell } = this.scene.map;
     const [row, column] = [0, 1].map((dim) => Math.round((place[dim] - origin[dim]) / cell));
-    if (row < 1 || column < 1 || row >= rows.length - 1 || column >= rows[0].length - 1) return; // the rim stays
+    if (row < 1 || column < 1 || row >= rows.length - 1 || column >= rows[0].length - 1) return; // outer walls cannot be removed
     const others = this.state.cells.filter(([r, c]) => r !== row || c !== column);
     this.#change({ cells: others.length < this.state.cells.length ? others : [...others, [row, column]] });
   }

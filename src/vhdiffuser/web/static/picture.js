@@ -1,22 +1,93 @@
-// The whole picture: the views with all that is over them, the legend's entries that depend on it, and the robot in space.
+// Everything drawn: the views with their overlays, the legend entries that depend on them, and the 3-D view.
 
 import { goalOf, layersOf } from "./layers.js";
+import { Space } from "./space.js";
+import { Stage } from "./stage.js";
+import { themeColours } from "./view.js";
 
 const $ = (id) => document.getElementById(id);
 
-// `page` is what there is to show, `at` the frames of denoising (null: the plan) and execution that are shown.
-export function drawPicture(page, at, oldGoals) {
-  const { scene, state, stage, space, obstacles, known, refusedPlaces, colours } = page;
-  const faded = refusedPlaces.length ? 0.35 : 1;
-  const { walls, boxes } = obstacles;
-  const left = oldGoals.filter((goal) => goal.some((value, dim) => value !== state.goal[dim]));
-  const layers = layersOf(known, scene, state, at, faded, colours);
-  stage.draw({ goal: state.goal, oldGoals: left, walls, boxes, layers, refused: refusedPlaces }, colours);
-  $("route-none").hidden = !known.plan || known.plan.route.length > 0;
-  $("box-legend").hidden = !boxes.length;
-  $("wall-legend").hidden = !walls.added.length && !walls.removed.length;
-  if (!space) return;
-  const plan = known.plan?.states.map((values) => goalOf(values, scene)) ?? [];
-  const path = known.execution?.places.slice(0, at.step + 1) ?? [];
-  space.draw({ walls: walls.walls, boxes, goal: state.goal, plan, path, skeleton: known.execution?.skeleton, step: at.step }, colours);
+export class Picture {
+  #frame = 0;
+  stage = null;
+  space = null;
+  drawn = null; // last drawing
+  colours = themeColours();
+
+  constructor(model, changed) {
+    this.model = model;
+    this.changed = changed; // called after each redraw
+  }
+
+  // Sets another scene; `handlers` are its stage's.
+  enter(handlers) {
+    this.stage = new Stage($("views"), this.model.scene, { places: () => this.model.state, ...handlers });
+    this.stage.resize();
+  }
+
+  // Overlays selected by the switches.
+  show() {
+    const { model } = this;
+    if (!model.state.field) for (const view of this.stage.views) view.setField(null);
+    $("space").hidden = !model.isSpatial;
+    if (!model.isSpatial) this.space = null;
+    else if (this.space?.scene !== model.scene) this.space = new Space($("space"), model.scene, () => this.redraw());
+    this.space?.resize();
+    this.redraw(); // a canvas that is resized is empty
+  }
+
+  setField(number, field) {
+    this.stage.views[number].setField(field, this.colours);
+    this.redraw();
+  }
+
+  resize() {
+    this.stage.resize();
+    this.space?.resize();
+    this.draw();
+  }
+
+  recolour() {
+    this.colours = themeColours();
+    for (const view of this.stage?.views ?? []) if (view.field) view.setField(view.field, this.colours);
+    this.draw();
+  }
+
+  redraw() {
+    if (!this.#frame) this.#frame = requestAnimationFrame(() => this.draw());
+  }
+
+  draw() {
+    cancelAnimationFrame(this.#frame);
+    this.#frame = 0;
+    if (!this.stage) return;
+    const { scene, state, obstacles, known, refused, passed, at } = this.model;
+    const { walls, boxes } = obstacles;
+    const oldGoals = passed.filter((goal) => goal.some((value, dim) => value !== state.goal[dim]));
+    const layers = layersOf(known, scene, state, at, refused.length ? 0.35 : 1, this.colours);
+    this.drawn = { goal: state.goal, oldGoals, walls, boxes, layers, refused };
+    this.stage.draw(this.drawn, this.colours);
+    $("field-legend").hidden = !state.field || !this.stage.views[0].field;
+    $("fan-legend").hidden = !state.fan || !known.fan;
+    $("route-none").hidden = !known.plan || known.plan.route.length > 0;
+    $("box-legend").hidden = !boxes.length;
+    $("wall-legend").hidden = !walls.added.length && !walls.removed.length;
+    if (this.space) this.#drawSpace();
+    this.changed();
+  }
+
+  #drawSpace() {
+    const { scene, state, obstacles, known, at } = this.model;
+    const plan = known.plan?.states.map((values) => goalOf(values, scene)) ?? [];
+    const path = known.execution?.places.slice(0, at.step + 1) ?? [];
+    const { walls, boxes } = obstacles;
+    this.space.draw({ walls: walls.walls, boxes, goal: state.goal, plan, path, skeleton: known.execution?.skeleton, step: at.step }, this.colours);
+  }
+
+  // Canvases on screen, for images and films.
+  get canvases() {
+    const { scene, state } = this.model;
+    const pictures = [...this.stage.views.map((view) => ({ canvas: view.canvas, view })), ...(this.space ? [{ canvas: this.space.canvas }] : [])];
+    return { environment: scene.environment, pictures, start: state.start, goal: state.goal, colours: this.colours };
+  }
 }

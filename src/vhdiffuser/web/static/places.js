@@ -1,4 +1,4 @@
-// Coordinates: those under the pointer, and those of start and goal, which can be typed.
+// Coordinates: those under the pointer, and editable ones of start and goal.
 
 import { stepsAt } from "./field.js";
 import { blocked } from "./free.js";
@@ -49,7 +49,7 @@ export class Places {
     const place = view.moved(this.shown.goal, x, y);
     const parts = [`${names[right]} ${place[right].toFixed(2)}, ${names[up]} ${place[up].toFixed(2)}${unit && ` ${unit}`}`];
     const why = blocked("place", place, this.scene, walls, boxes);
-    if (why.includes("wall")) parts.push(why.includes("inside") ? "wall" : "too near to a wall");
+    if (why.includes("wall")) parts.push(why.includes("inside") ? "wall" : "too close to a wall");
     else if (why) parts.push("in a box to avoid");
     const steps = view.field ? stepsAt(view.field, place[right], place[up]) : -1;
     if (steps >= 0) parts.push(`${Math.round(steps)} steps to the goal`);
@@ -58,6 +58,6 @@ export class Places {
 
   clearPointer() {
     const { goal_names: names, unit } = this.scene;
-    this.readout.textContent = `${names.join(", ")}${unit && ` in ${unit}`}: point at the scene to read them`;
+    this.readout.textContent = `${names.join(", ")}${unit && ` in ${unit}`}: hover over the scene to read coordinates`;
   }
 }

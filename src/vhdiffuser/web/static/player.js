@@ -30,7 +30,7 @@ export class Player {
     return this.#request !== 0;
   }
 
-  // A new film of so many frames, shown at its end or at a frame.
+  // Sets the number of frames and shows the last one, or the given one.
   load(frames, at = frames - 1) {
     this.pause();
     this.slider.max = Math.max(frames - 1, 0);

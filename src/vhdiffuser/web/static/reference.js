@@ -1,4 +1,4 @@
-// The API's reference, read from the server's own OpenAPI description.
+// API reference, generated from the server's OpenAPI description.
 
 const text = (name, content, className) => {
   const element = document.createElement(name);

@@ -1,4 +1,4 @@
-// The robot in space: a skeleton of lines, seen by a camera that a drag, the wheel or the arrow keys turn.
+// 3-D view of the robot as a skeleton of lines; drag, wheel and arrow keys move the camera.
 
 const NEAR = 0.05;
 const LIGHT = [-0.4, -0.5, 0.77];
@@ -17,7 +17,7 @@ export class Space {
     this.scene = scene;
     this.changed = changed;
     this.isArm = scene.goal_names.length > 2;
-    this.canvas.setAttribute("aria-label", `${scene.environment} in space. Arrow keys turn it, + and - zoom.`);
+    this.canvas.setAttribute("aria-label", `${scene.environment} in 3-D. Arrow keys rotate, + and - zoom.`);
     this.#connect();
   }
 
@@ -152,7 +152,7 @@ export class Space {
     return [{ depth, layer, paint }];
   }
 
-  // A grid around what the camera looks at; its lines are whole units.
+  // A floor grid around the camera's target, one line per unit.
   #floor(colours) {
     const parts = [];
     const reach = this.isArm ? 6 : 8;
@@ -229,7 +229,7 @@ export class Space {
   }
 }
 
-// The pose at a control step, between the two that are known around it.
+// The pose at a control step, interpolated between the two nearest known poses.
 export function poseAt(skeleton, step) {
   if (!skeleton) return null;
   const { steps, poses } = skeleton;

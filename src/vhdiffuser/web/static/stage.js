@@ -2,7 +2,9 @@
 
 import { round, View } from "./view.js";
 
-const TALLEST = 0.66; // of the window's height, all views together
+const TALLEST = { above: 0.66, beside: 0.76 }; // maximum height of all views together, as a fraction of the window's, with the controls below or beside
+const BESIDE = 274; // pixels that controls beside the views need, gap included
+const NARROW = 0.72; // the views move beside the controls if they keep at least this fraction of their width
 
 export class Stage {
   constructor(parent, scene, { places, placing, moved, drawn, pointed }) {
@@ -89,7 +91,7 @@ export class Stage {
     return handle;
   }
 
-  // Follows the pointer until it is lifted. What is grabbed beside its middle stays beside it.
+  // Follows the pointer until release, keeping the offset at which the handle was grabbed.
   #drag(view, name, event, handle) {
     event.preventDefault();
     handle.focus({ preventScroll: true });
@@ -127,11 +129,17 @@ export class Stage {
     this.moved(name, place, !event.repeat);
   }
 
+  // The controls stand beside the views where that costs the views little.
   resize() {
-    const room = this.parent.clientWidth;
-    const tall = Math.max(window.innerHeight * TALLEST, 260);
+    const card = this.parent.closest(".stage");
+    const style = getComputedStyle(card);
+    const room = card.clientWidth - Number.parseFloat(style.paddingLeft) - Number.parseFloat(style.paddingRight);
     const heights = this.views.reduce((sum, view) => sum + 1 / view.aspect, 0);
-    const width = Math.max(Math.min(room, tall / heights), 160);
+    const fitting = (wide, share) => Math.min(wide, Math.max(window.innerHeight * share, 260) / heights);
+    const [above, beside] = [fitting(room, TALLEST.above), fitting(room - BESIDE, TALLEST.beside)];
+    const split = beside >= NARROW * above;
+    card.classList.toggle("split", split);
+    const width = Math.max(split ? beside : above, 160);
     for (const view of this.views) view.resize(width);
   }
 

@@ -1,10 +1,10 @@
-// Executions of random pairs in the background, and what they add up to.
+// Executions of random pairs in the background, and their statistics.
 
 import { stream } from "./api.js";
 
 const $ = (id) => document.getElementById(id);
 const CHUNK = 5; // pairs per request
-const PAUSE = 1500; // milliseconds until a server that was busy is asked again
+const PAUSE = 1500; // milliseconds before retrying a busy server
 const AGAIN = ["slow", "busy", "share", "stale", "offline"];
 const ENDINGS = { fell: "fell over", stuck: "got stuck", "out-of-steps": "ran out of steps", "off-plan": "left the plan", missed: "missed at the plan\u2019s end" };
 
@@ -14,7 +14,7 @@ export function summary(trials) {
   return { trials: trials.length, reached: reached.length, steps: mean(reached.map((one) => one.steps)), replans: mean(trials.map((one) => one.replans)), planning: mean(trials.map((one) => one.planning_seconds / (one.replans + 1))) };
 }
 
-// Wilson's 95 % interval of a share, in per cent.
+// Wilson 95 % interval of a proportion, in per cent.
 export function interval(reached, trials) {
   const z = 1.96;
   const share = reached / trials;
@@ -23,7 +23,7 @@ export function interval(reached, trials) {
   return [middle - half, middle + half].map((value) => Math.min(Math.max(100 * value, 0), 100));
 }
 
-// Runs `count` random pairs by each method, in turns. It makes way while something else is asked of the server.
+// Runs `count` random pairs with each method, in turns. Pauses while other requests are in progress.
 export class Trials {
   #controller = null;
   #request = null; // the one under way
@@ -74,14 +74,14 @@ export class Trials {
           this.changed();
         }
       } catch (error) {
-        if (error.name === "AbortError" && !controller.signal.aborted) continue; // it makes way, and goes on later
+        if (error.name === "AbortError" && !controller.signal.aborted) continue; // paused; continues later
         if (!AGAIN.includes(error.kind)) throw error;
         await new Promise((resolve) => setTimeout(resolve, PAUSE));
       }
     }
   }
 
-  // What somebody waits for comes first.
+  // Requests that the user waits for come first.
   pause(paused) {
     this.#paused = paused;
     if (paused) this.#request?.abort();
@@ -101,21 +101,21 @@ export class Trials {
   }
 }
 
-// The card: progress, the share that reached the goal, and the pairs that did not.
+// The card: progress, success rate, and the failed pairs.
 export class StatisticsCard {
   constructor(body, opened) {
-    this.body = body; // () -> what the server is asked with
-    this.opened = opened; // (trial): the scene is to show this pair
+    this.body = body; // () -> request body
+    this.opened = opened; // (trial): called to show this pair in the scene
     this.trials = new Trials(["vhd"], Number($("trials-count").value), () => this.show(), (error) => { $("trials-text").textContent = error.message; });
     $("trials-run").onclick = () => (this.trials.running ? this.trials.stop() : this.trials.run(this.body()));
     $("trials-count").onchange = () => { this.trials.count = Number($("trials-count").value); };
     this.show();
   }
 
-  // The settings are others than those of what is shown.
+  // The settings differ from those of the results shown.
   outdate() {
     this.trials.stop();
-    if (this.trials.found[0].length) $("trials-text").textContent = "Settings changed: run it again.";
+    if (this.trials.found[0].length) $("trials-text").textContent = "Settings changed: run again.";
     this.trials.found = [[]];
     $("trials-failed").replaceChildren();
     $("trials-bar").hidden = true;
@@ -130,7 +130,7 @@ export class StatisticsCard {
     $("trials-bar").max = this.trials.count;
     $("trials-bar").value = trials;
     if (!trials) {
-      $("trials-text").textContent = this.trials.running ? "The first pair is under way\u2026" : "";
+      $("trials-text").textContent = this.trials.running ? "Running the first pair\u2026" : "";
       $("trials-failed").replaceChildren();
       return;
     }

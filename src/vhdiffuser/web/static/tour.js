@@ -1,18 +1,21 @@
-// The first visit: four steps, each beside what it explains. It can be skipped, and is remembered.
+// Tour for the first visit: four steps, each beside what it explains. It can be skipped and is shown once.
 
 const KEY = "vhd-tour-seen";
 const STEPS = [
   [".stage", "The scene", "Drag the goal (diamond) or the start (round). With the keyboard, Tab to one and use the arrow keys. The red square is the goal region, to scale."],
-  ["#horizon-card", "The horizon is predicted", "How many states does the plan need? The Length Predictor answers at once. The band shows how much that depends on the exact pair; H1 to H3 are the fixed horizons of the baselines."],
-  ["#execution-card", "Plan, then execution", "The plan is denoised (above) and followed by the robot. If it leaves the plan, it replans with a new horizon. While it plays, move the goal: it replans from where it is."],
-  ["#tools-card", "Look closer", "The distance field, 64 candidates by score, routes of long plans, own obstacles, fixed horizons beside the predicted one, statistics over random pairs, and a film of it all."],
+  ["#horizon-card", "The horizon is predicted", "The Length Predictor estimates how many states the plan needs. The band shows how this varies within the tolerance of start and goal; H1 to H3 are the baselines' fixed horizons."],
+  ["#execution-card", "Plan, then execution", "The plan is denoised (above), then the robot follows it. When it leaves the plan, it replans with a new horizon. Move the goal during playback, and it replans from where it is."],
+  ["#show", "Look closer", "Show the distance field, 64 scored candidates or the route of a long plan; compare with fixed horizons. Below: save a film, change settings, add obstacles, run random pairs."],
 ];
+
+// As in the style sheet.
+const isNarrow = () => matchMedia("(max-width: 900px)").matches;
 
 const remembered = () => {
   try {
     return localStorage.getItem(KEY) !== null;
   } catch {
-    return false; // storage is switched off: the tour is shown at every visit
+    return false; // storage is disabled: show the tour at every visit
   }
 };
 
@@ -29,7 +32,7 @@ export class Tour {
       event.stopPropagation(); // not the page's shortcuts
       if (event.key === "Escape") this.end();
     });
-    window.addEventListener("resize", () => this.#place());
+    window.addEventListener("resize", () => this.#show());
     window.addEventListener("scroll", () => this.#place(), { passive: true });
   }
 
@@ -40,11 +43,13 @@ export class Tour {
   begin() {
     this.#before = document.activeElement;
     this.dialog.hidden = false;
+    document.body.classList.add("touring");
     this.#go(0);
   }
 
   end() {
     this.dialog.hidden = true;
+    document.body.classList.remove("touring");
     this.#mark(null);
     try {
       localStorage.setItem(KEY, "1");
@@ -66,8 +71,7 @@ export class Tour {
     this.dialog.querySelector(".tour-next").textContent = this.#step + 1 < STEPS.length ? "Next" : "Done";
     const target = document.querySelector(selector);
     this.#mark(target);
-    target.scrollIntoView({ block: "nearest" });
-    this.#place();
+    this.#show();
     this.dialog.querySelector(".tour-next").focus({ preventScroll: true });
   }
 
@@ -76,7 +80,14 @@ export class Tour {
     target?.classList.add("toured");
   }
 
-  // Beside its target where there is room; on a phone, the style sheet puts it at the lower edge.
+  // Scrolls to the target, and stands beside it.
+  #show() {
+    if (this.dialog.hidden) return;
+    document.querySelector(STEPS[this.#step][0]).scrollIntoView({ block: isNarrow() ? "start" : "nearest" });
+    this.#place();
+  }
+
+  // Beside its target where there is room; on a phone, the style sheet puts it at the lower edge, below the target.
   #place() {
     if (this.dialog.hidden) return;
     const target = document.querySelector(STEPS[this.#step][0]).getBoundingClientRect();

@@ -1,4 +1,4 @@
-// One picture of the environment: coordinates, and what is drawn in which order.
+// One view of the environment: its coordinates and drawing order.
 
 import { contours, contourStep, niceStep, picture } from "./field.js";
 
@@ -21,7 +21,7 @@ export class View {
     const { right_range: right, up_range: up } = this.axes;
     this.span = [right[1] - right[0], up[1] - up[0]];
     this.field = null;
-    this.ruled = false; // whether numbers stand along its edges
+    this.ruled = false; // whether axes are labelled
   }
 
   get aspect() {
@@ -79,7 +79,7 @@ export class View {
     for (const layer of shown.layers) this.#drawLayer(layer, colours);
   }
 
-  // A box in goal dimensions; in the dimension that this view does not show, it reaches as far as it likes.
+  // A box in goal dimensions, projected onto this view.
   #drawBox([low, high], colour, alpha, dash = []) {
     const { context } = this;
     const [a, b] = [this.at(low), this.at(high)];
@@ -158,7 +158,7 @@ export class View {
     return labels;
   }
 
-  // After the walls, which would cut them.
+  // Drawn after the walls, which would hide them.
   #drawLabels(labels, colours) {
     const { context } = this;
     context.font = "11px system-ui, sans-serif";
@@ -173,7 +173,7 @@ export class View {
     }
   }
 
-  // `changed` says which walls were added and which are gone, where that is not the scene's own map.
+  // `changed` lists walls added to and removed from the scene's map.
   #drawWalls(changed, colours) {
     const { walls, added, removed } = changed ?? { walls: this.scene.walls, added: [], removed: [] };
     if (walls.length === 0) this.#drawGrid(colours);
@@ -181,7 +181,7 @@ export class View {
       this.context.fillStyle = colour;
       for (const [x0, x1, y0, y1] of list) {
         const [a, b] = [this.at([x0, y0]), this.at([x1, y1])];
-        // Half a pixel more on each side, so that neighbours leave no seam.
+        // Half a pixel wider on each side, so that neighbours leave no seam.
         this.context.fillRect(Math.min(a[0], b[0]) - 0.3, Math.min(a[1], b[1]) - 0.3, Math.abs(b[0] - a[0]) + 0.6, Math.abs(b[1] - a[1]) + 0.6);
       }
     }
@@ -236,7 +236,7 @@ export class View {
     this.context.fill();
   }
 
-  // Of labels that would lie over each other, the first is written.
+  // Of overlapping labels, only the first is drawn.
   #drawDiamonds(points, labels, colours) {
     for (const point of points) this.#diamond(point, colours);
     const written = [];

@@ -1,0 +1,84 @@
+"""A small predictor fitted to a trained one, and landmarks looked up on a grid."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from length_toys import toy_spec
+
+from vhdiffuser.errors import VhdError
+from vhdiffuser.length.config import LengthConfig, NetworkConfig
+from vhdiffuser.length.distil import distil_length
+from vhdiffuser.length.network import make_length_network
+from vhdiffuser.length.predictor import LengthPredictor
+from vhdiffuser.length.route import RouteGraph
+from vhdiffuser.normalizer import Normalizer
+from vhdiffuser.planner.load import load_planner
+from vhdiffuser.weights.places import shipped_path
+
+
+def teacher(config: LengthConfig) -> LengthPredictor:
+    torch.manual_seed(0)
+    spec, limits = toy_spec(2, 120, 0.05), np.ones(2, np.float32)
+    network = make_length_network(spec, config)
+    return LengthPredictor(network, spec, config, Normalizer(-2 * limits, 2 * limits))
+
+
+def test_a_small_network_learns_a_large_ones_answers() -> None:
+    big = teacher(LengthConfig(network=NetworkConfig(width=64, depth=2)))
+    states = np.random.default_rng(0).uniform(-2, 2, (2000, 2)).astype(np.float32)
+    sizes = {"features": 16, "width": 32, "depth": 1}
+    few, many = (distil_length(big, states, **sizes, pairs=5000, updates=updates) for updates in (1, 200))
+    starts, goals = np.random.default_rng(1).uniform(-2, 2, (2, 500, 2))
+    wanted = big.predict_steps(starts, goals)
+    before, after = (np.abs(made.predict_steps(starts, goals) - wanted).mean() for made in (few, many))
+    assert after < 0.5 * before
+    assert many.network.tensors["mlp.0.weight"].shape[0] == 32
+    assert (many.spec, many.normalizer, many.coarse) == (big.spec, big.normalizer, True)
+
+
+def test_what_cannot_be_distilled_is_refused() -> None:
+    with pytest.raises(VhdError, match="quasimetric"):
+        distil_length(teacher(LengthConfig(quasimetric=2)), np.zeros((10, 2), np.float32))
+
+
+def test_a_coarse_landmark_is_as_near_as_the_nearest_but_for_a_cell() -> None:
+    graph = RouteGraph.load(shipped_path("maze2d-large", "route"))[0]
+    points = np.random.default_rng(0).uniform(-1.2, 1.2, (3000, 2)).astype(np.float32)  # some beyond the grid
+    exact, coarse = (graph.places[landmarks] for landmarks in (graph.region(points), graph.coarse_region(points)))
+    low, high = graph.places.min(axis=0) - graph.radius, graph.places.max(axis=0) + graph.radius
+    cell = (high - low).max() / 512
+    inside = ((points > low) & (points < high)).all(axis=1)
+    assert 0 < inside.sum() < len(points)
+    excess = np.abs(coarse - points).max(axis=1) - np.abs(exact - points).max(axis=1)
+    assert excess[inside].max() <= cell + 1e-6
+    assert excess.min() > -1e-6
+
+
+def test_the_shipped_fast_predictor_agrees_with_the_one_it_learned_from() -> None:
+    slow = load_planner("maze2d-large", outside="ignore").length_predictor
+    assert isinstance(slow, LengthPredictor)
+    fast = LengthPredictor.load(
+        shipped_path("maze2d-large", "length-fast"), routes=shipped_path("maze2d-large", "route"), coarse=True
+    )
+    assert slow.routes is not None
+    rng = np.random.default_rng(3)
+    places = slow.normalizer.select((0, 1)).unnormalize(slow.routes.places[rng.integers(1000, size=(2, 4000))])
+    starts = np.concatenate([places[0], rng.uniform(-2, 2, (4000, 2))], axis=1).astype(np.float32)
+    wanted, found = (each.predict_steps(starts, places[1]) for each in (slow, fast))
+    ranks = [values.argsort().argsort() for values in (wanted, found)]
+    assert np.corrcoef(*ranks)[0, 1] > 0.995
+    assert abs((found - wanted).mean()) < 2
+    assert np.abs(found - wanted).mean() < 8
+    exact = replace_coarse(fast, coarse=False).predict_steps(starts, places[1])
+    assert np.abs(found - exact).mean() < 1
+
+
+def replace_coarse(predictor: LengthPredictor, coarse: bool) -> LengthPredictor:
+    return LengthPredictor(
+        predictor.network, predictor.spec, replace(predictor.config), predictor.normalizer, predictor.routes,
+        coarse=coarse,
+    )  # fmt: skip
