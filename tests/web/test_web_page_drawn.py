@@ -194,7 +194,8 @@ def test_the_robot_in_space_stands_where_it_is(page):
         return { found, width: canvas.width, height: canvas.height };
     }"""
     page.locator("#space-toggle").click()
-    expect(page.locator("#verdict")).to_contain_text("Goal reached in")
+    # The verdict on the page is still that of the execution without a skeleton.
+    page.wait_for_function("() => window.vhd.known.execution?.skeleton", timeout=PATIENCE)
     drawn(page)
     mast = page.evaluate(count, "--replan")  # the first bone's colour; nothing is replanned here
     across, up = np.array(mast["found"]).T
