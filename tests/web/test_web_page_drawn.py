@@ -248,13 +248,15 @@ def test_while_the_goal_is_held_the_robot_waits_and_its_new_plan_follows(page):
     page.mouse.move(x, y)
     page.mouse.down()
     page.mouse.move(x, y + 30, steps=3)
-    page.wait_for_function("() => window.vhd.known.next", timeout=PATIENCE)
+    follows = "() => Math.abs(window.vhd.known.next?.places.at(-1)[1] - window.vhd.state.goal[1]) < 0.01"
+    page.wait_for_function(follows, timeout=PATIENCE)
     drawn(page)
     step = int(page.locator("#execute").input_value())
     (held,) = layers(page, colour="replan", dash=True)
     at = page.evaluate(f"window.vhd.known.execution.places[{step}]")
     np.testing.assert_allclose(held["places"][0], at, atol=2e-3)
     np.testing.assert_allclose(held["places"][-1], page.evaluate("window.vhd.state.goal"), atol=0.01)
+    assert page.evaluate("window.vhd.state.goal[1]") < 2.3
     assert int(page.locator("#execute").input_value()) == step, "it waits"
     page.mouse.up()
     page.wait_for_function("() => window.vhd.known.execution.plans.length === 2", timeout=PATIENCE)

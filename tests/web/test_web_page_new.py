@@ -82,6 +82,17 @@ def test_coordinates_are_shown_and_can_be_typed(page):
     assert page.locator("#ruler .number").all_text_contents() == ["0", "50", "100", "150", "200", "250"]
 
 
+def test_a_coordinate_that_is_being_typed_is_kept(page):
+    goal = page.locator("#goal-y")
+    goal.fill("1.75")
+    page.evaluate("() => document.getElementById('execute-play').click()")  # every frame draws the page anew
+    expect(page.locator("#execute-play")).to_have_attribute("aria-label", "Play the execution")
+    expect(goal).to_have_value("1.75")
+    goal.press("Enter")
+    expect(page.locator("#status")).to_contain_text("46 states planned")
+    expect(goal).to_have_value("1.75")
+
+
 def test_a_goal_moved_while_it_plays_is_replanned_for(page):
     """In one go, because the film may be over before a slow machine looks again."""
     page.locator(".handle.goal").focus()

@@ -34,11 +34,15 @@ export class Places {
     this.clearPointer();
   }
 
+  // A field that is being edited keeps its text until its coordinate changes.
   show(places) {
+    const before = this.shown;
     this.shown = { start: places.start, goal: places.goal };
     for (const [name, inputs] of Object.entries(this.#inputs)) {
       inputs.forEach((input, dim) => {
-        if (document.activeElement !== input || Number.parseFloat(input.value) !== places[name][dim]) input.value = Number(places[name][dim].toFixed(3));
+        const value = places[name][dim];
+        const edited = document.activeElement === input && (value === before?.[name][dim] || value === Number.parseFloat(input.value));
+        if (!edited) input.value = Number(value.toFixed(3));
       });
     }
   }
