@@ -1,4 +1,4 @@
-"""The networks as ONNX graphs give what the torch modules give, for every size they are made for."""
+"""The networks as ONNX graphs give what the torch modules give, for every size they are made for, in both engines."""
 
 from __future__ import annotations
 
@@ -25,9 +25,17 @@ from vhdiffuser.runtime.mlp import (
     quasimetric_shapes,
 )
 from vhdiffuser.runtime.network import OnnxNetwork, check_shapes
+from vhdiffuser.runtime.numpy_session import NumpySession
 from vhdiffuser.runtime.unet import unet_model, unet_shapes
 from vhdiffuser.runtime.unrolled import UnrolledNetwork
 from vhdiffuser.torch_network import arrays
+
+
+@pytest.fixture(params=["onnxruntime", "numpy"], autouse=True)
+def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)  # of fresh modules
+    if request.param == "numpy":
+        monkeypatch.setattr("vhdiffuser.runtime.network._session", NumpySession)
 
 
 def shaken(module: torch.nn.Module) -> torch.nn.Module:

@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from vhdiffuser.errors import DataError, VhdError
+from vhdiffuser.runtime.numpy_session import NumpySession
 from vhdiffuser.signals import held_signals
 from vhdiffuser.types import FloatArray
 
@@ -59,7 +60,7 @@ def _tensors_digest(tensors: Mapping[str, FloatArray]) -> str:
 
 
 class OnnxNetwork:
-    """An ONNX model evaluated by ONNX Runtime on the calling thread. Safe to call from several threads."""
+    """An ONNX model evaluated on the calling thread, by ONNX Runtime or by numpy. Safe to call from several threads."""
 
     def __init__(self, model: bytes | Callable[[], bytes], tensors: Mapping[str, FloatArray] | None = None) -> None:
         """`model` is the content of an .onnx file, or a function that builds it on first use. `tensors` are those it is
@@ -108,14 +109,18 @@ _digests: WeakKeyDictionary[OnnxNetwork, str] = WeakKeyDictionary()
 
 
 def _session(model: bytes):  # type: ignore[no-untyped-def]  # onnxruntime has no types
+    """ONNX Runtime's session or, where it is not installed, ours in numpy."""
     # Official builds would otherwise store a device id and send telemetry.
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     try:
         with held_signals():
             import onnxruntime
     except ImportError as error:
+        if isinstance(error, ModuleNotFoundError) and error.name == "onnxruntime":
+            return NumpySession(model)
         raise VhdError(
-            f"planning needs onnxruntime, which cannot be imported ({error}): pip install onnxruntime"
+            f"onnxruntime is installed, but cannot be imported ({error}). Install it again, or uninstall it: numpy "
+            "then evaluates the networks."
         ) from error
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
