@@ -51,6 +51,23 @@ def predicted(planner: Planner) -> float:
     return float(planner.predict_steps(np.array([START], np.float32), np.array([GOAL], np.float32))[0])
 
 
+def test_a_calibrated_horizon_includes_the_states_that_wait(planner):
+    plain = planner.plan(START, GOAL, risk=0.05)
+    planner.calibration.made["options"]["wait"] = 8
+    waits = planner.with_options(wait=8).plan(START, GOAL, risk=0.05)
+    assert waits.length == plain.length
+    np.testing.assert_array_equal(waits.states[-9:, :2], np.tile(np.float32(GOAL), (9, 1)))
+
+
+def test_a_calibration_made_before_an_option_was_there_stays_valid(planner):
+    planner.calibration = replace(planner.calibration, default_risk=DEFAULT_RISK)
+    del planner.calibration.made["options"]["wait"]
+    assert default_risk(planner, {}) == DEFAULT_RISK
+    assert default_risk(planner.with_options(wait=8), {}) is None
+    with pytest.warns(CalibrationWarning, match="wait 0 there, 8 here"):
+        planner.with_options(wait=8).plan(START, GOAL, risk=0.05)
+
+
 @pytest.mark.parametrize(("risk", "multiple"), [(0.2, 1.0), (0.05, 1.25), (0.02, 1.5)])
 def test_a_risk_takes_the_margin_that_keeps_it(planner, risk, multiple):
     length = int(np.ceil(multiple * (predicted(planner) + 1) - 1e-6))

@@ -25,7 +25,19 @@ if TYPE_CHECKING:
 
 
 Name = Annotated[str, tyro.conf.arg(metavar="ENV")]
-_OPTIONS = ("sampler", "steps", "gamma", "smoothing", "stretch", "candidates", "piece", "tube", "retime", "risk")
+_OPTIONS = (
+    "sampler",
+    "steps",
+    "gamma",
+    "smoothing",
+    "stretch",
+    "candidates",
+    "piece",
+    "tube",
+    "retime",
+    "wait",
+    "risk",
+)
 """The planning options among the options below."""
 
 
@@ -86,6 +98,8 @@ class Bench:
     retime: float | None = None
     """Plans shorter than this many times the predicted distance are sampled at that length and sped up within the
     data's speed and acceleration (default: the planner's)."""
+    wait: int | None = None
+    """States that plans add to their length and spend at the goal (default: the planner's)."""
     risk: float | None = None
     """Accepted probability of not arriving: plans use the shortest length that meets it, as calibrated (`vhd
     calibrate`), instead of gamma (default: the planner's)."""

@@ -61,6 +61,8 @@ class PlanCommand:
     retime: float | None = None
     """A plan shorter than this many times the predicted distance is sampled at that length and sped up within the
     data's speed and acceleration (default: the planner's)."""
+    wait: int | None = None
+    """States that the plan adds to its length and spends at the goal (default: the planner's)."""
     risk: float | None = None
     """Accepted probability of not arriving within the plan's length, as calibrated (`vhd calibrate`): uses the shortest
     plan that meets it (default: the planner's)."""
@@ -107,6 +109,7 @@ class PlanCommand:
             piece=self.piece,
             tube=self.tube,
             retime=self.retime,
+            wait=self.wait,
             risk=self.risk,
         )
         spec = planner.spec

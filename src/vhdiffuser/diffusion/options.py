@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 MOST_CANDIDATES = 10_000
 """Maximum number of candidates; they are sampled together, and more would take gigabytes."""
+MOST_WAITING = 10_000
+"""Maximum number of states that a plan spends at its goal."""
 LEAST_KNOTS = 4
 """Minimum number of knots per piece of a composed plan."""
 
@@ -33,6 +35,7 @@ class OptionChanges(TypedDict, total=False):
     tube: float | None
     risk: float | None
     retime: float | None
+    wait: int | None
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,9 @@ class PlanningOptions:
     """Plans shorter than this many times the predicted distance are sampled at that length and then retimed: sped up to
     their own length within the data's maximum speed and acceleration, most on straights, least in turns. None samples
     every plan at its own length (the paper)."""
+    wait: int = 0
+    """States that a plan adds to its length and spends at its goal, for robots that arrive late. 0 in the paper.
+    Fixed-horizon planners never wait."""
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -87,6 +93,8 @@ class PlanningOptions:
             raise VhdError(
                 f"retime must be > 0 (a multiple of the predicted distance, such as gamma); got {self.retime}."
             )
+        if not 0 <= self.wait <= MOST_WAITING:
+            raise VhdError(f"wait must be a number of states from 0 (no waiting) to {MOST_WAITING:,}; got {self.wait}.")
         if self.risk is not None and not 0 < self.risk < 1:
             raise VhdError(f"risk must be a probability between 0 and 1, such as 0.05; got {self.risk}.")
 
@@ -114,6 +122,10 @@ class PlanningOptions:
         if self.piece and self.piece < LEAST_KNOTS * config.stride:
             raise VhdError(
                 f"piece must be at least {LEAST_KNOTS} knots of {config.stride} control steps; got {self.piece} states."
+            )
+        if self.wait and config.clamp == "state":
+            raise VhdError(
+                f"wait {self.wait}: this planner fixes the whole last state of a plan, which may be moving. Use wait=0."
             )
         return self
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from vhdiffuser.arguments import as_numbers, as_whole
-from vhdiffuser.diffusion.options import OptionChanges
+from vhdiffuser.diffusion.options import OptionChanges, PlanningOptions
 from vhdiffuser.envs.success import goal_distance
 from vhdiffuser.errors import CalibrationWarning, DataError, UnknownNameError, VhdError, warn
 from vhdiffuser.length.calibration import Calibration
@@ -91,7 +91,7 @@ def default_risk(planner: Planner, options: OptionChanges) -> float | None:
         return None
     if options.get("gamma") is not None or not belongs(planner, calibration):
         return None
-    return calibration.default_risk if calibration.made.get("options") == calibrated_options(planner) else None
+    return calibration.default_risk if _options_of(calibration) == calibrated_options(planner) else None
 
 
 def read_calibration(path: Path) -> Calibration | None:
@@ -125,8 +125,17 @@ def relabelled(calibration: Calibration, models: Mapping[str, str]) -> Calibrati
 
 def calibrated_options(planner: Planner) -> dict[str, Any]:
     """The options that a calibration depends on: all except those that choose the length."""
-    options = planner.options.to_json()
-    return {name: value for name, value in options.items() if name not in ("gamma", "risk") and value is not None}
+    return _relevant(planner.options)
+
+
+def _options_of(calibration: Calibration) -> dict[str, Any]:
+    """The options that a calibration was made with; those missing in an older file have their defaults."""
+    return {**_relevant(PlanningOptions()), **calibration.made.get("options", {})}
+
+
+def _relevant(options: PlanningOptions) -> dict[str, Any]:
+    kept = options.to_json().items()
+    return {name: value for name, value in kept if name not in ("gamma", "risk") and value is not None}
 
 
 def applicable(planner: Planner) -> Calibration:
@@ -139,7 +148,7 @@ def applicable(planner: Planner) -> Calibration:
         )
     if not belongs(planner, calibration):
         raise DataError(f"{name}: the calibration belongs to other weights. Run `vhd calibrate {name}` again.")
-    made, options = calibration.made.get("options", {}), calibrated_options(planner)
+    made, options = _options_of(calibration), calibrated_options(planner)
     if differ := [key for key, value in options.items() if key in made and made[key] != value]:
         details = ", ".join(f"{key} {made[key]} there, {options[key]} here" for key in differ)
         warn(
@@ -229,7 +238,7 @@ def _slowed(
     """
     total = T + 1
     for _ in range(ROUNDS):  # from the second round on, with the states that the plan spends in the goal region
-        slow = planner.with_options(stretch=max(planner.options.stretch * total / length, 1.0))
+        slow = planner.with_options(stretch=max(planner.options.stretch * total / length, 1.0), wait=0)
         slow.lengths = (planner.lengths[0], max(planner.lengths[1], total))
         plan = slow.plan(start, goal, total, seed=seed, keep_denoising=keep_denoising)
         total = T + 1 + plan.length - _entry(planner, plan)

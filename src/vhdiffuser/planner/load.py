@@ -28,7 +28,7 @@ def load_planner(
 
     `name` is an environment with shipped weights (`vhd models` lists them), one that you have trained (with
     `source="trained"`), a folder of weights, or a repository `OWNER/NAME` on the Hugging Face Hub. `options` are those
-    of `Planner.with_options`: sampler, steps, gamma, smoothing, stretch, candidates, piece, tube, retime, risk.
+    of `Planner.with_options`: sampler, steps, gamma, smoothing, stretch, candidates, piece, tube, retime, wait, risk.
 
     >>> planner = load_planner("maze2d-large", candidates=4)         # doctest: +SKIP
     >>> plan = planner.plan(start=[1, 1, 0, 0], goal=[7, 9])         # doctest: +SKIP

@@ -23,6 +23,7 @@ from vhdiffuser.planner.candidates import (
     largest_excess,
 )
 from vhdiffuser.planner.denoising import Denoiser
+from vhdiffuser.planner.waiting import moving_lengths
 from vhdiffuser.trajectories import Plan
 from vhdiffuser.types import BoolArray, FloatArray, IntArray
 
@@ -134,7 +135,8 @@ def replanned(
     lengths = np.zeros(len(plans), np.int64)
     if rows := [row for row, part in enumerate(parts) if part is not None]:
         ends = np.stack([denoiser.spec.goal_of(part.target) for part in parts if part is not None])
-        lengths[rows] = planner.predict_lengths(states[rows], ends)  # each part has its own horizon
+        predicted = planner.predict_lengths(states[rows], ends)  # each part has its own horizon, and waits nowhere
+        lengths[rows] = moving_lengths(predicted, denoiser.options.wait, denoiser.spec.L_min)
     keeps = np.array([part is not None and part.longest >= L for part, L in zip(parts, lengths, strict=True)])
 
     def ahead(rows: IntArray) -> list[Plan]:

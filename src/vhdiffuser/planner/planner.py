@@ -42,6 +42,7 @@ from vhdiffuser.planner.requests import (
 )
 from vhdiffuser.planner.retiming import quickened
 from vhdiffuser.planner.routing import joined, make_router, position_cost, routes_of
+from vhdiffuser.planner.waiting import moving_lengths, waiting
 from vhdiffuser.planner.waypoints import plan_via
 from vhdiffuser.runtime.network import Network
 from vhdiffuser.trajectories import Plan
@@ -224,6 +225,9 @@ class Planner:
                 )
             return calibrated.plan_until(planner, start, goal, deadline, arrive, seed, keep_denoising)
 
+        wait = planner._wait
+        planner = planner if via is None else planner.with_options(wait=0)
+
         def plan_leg(start: FloatArray, goal: FloatArray, length: int | None, seed: int) -> Plan:
             lengths = None if length is None else [length]
             return planner.plan_batch(
@@ -232,7 +236,9 @@ class Planner:
 
         if via is None:
             return plan_leg(start, goal, length, seed)
-        return plan_via(plan_leg, self.spec, start, goal, via, length, planner.predict_lengths, seed)
+        moving = None if length is None else length - wait
+        plan = plan_via(plan_leg, self.spec, start, goal, via, moving, planner.predict_lengths, seed)
+        return waiting([plan], np.array([plan.length + wait]))[0]
 
     def plan_batch(
         self,
@@ -264,10 +270,10 @@ class Planner:
                 lengths = lengths + np.ceil(margin * router.detours(origins, targets)).astype(np.int64)
         allowed = self.lengths if router is None else (self.lengths[0], max(self.lengths[1], LONGEST))
         lengths = checked_lengths(lengths, len(origins), allowed, self.config.horizon)  # (B,)
-        drawn = lengths
+        drawn = moving = moving_lengths(lengths, self._wait, self.spec.L_min)
         if self.options.retime is not None and self.length_predictor is not None:
-            at_data_pace = self.with_options(gamma=self.options.retime).predict_lengths(origins, ends)
-            drawn = np.maximum(lengths, at_data_pace)
+            at_data_pace = self.with_options(gamma=self.options.retime, wait=0).predict_lengths(origins, ends)
+            drawn = np.maximum(moving, at_data_pace)
         seeds = checked_seeds(seeds, len(origins))  # (B,)
         denoiser = self._denoiser()
         routes = routes_of(router, denoiser, origins, targets, drawn, self.lengths[1])
@@ -277,7 +283,7 @@ class Planner:
         else:
             asked = Requests(origins, targets, drawn, seeds, routes, keep_denoising)
             plans = draw_candidates(denoiser, asked, n, self.length_predictor, self._routes, cost)
-        return quickened(plans, lengths, self.motion, self.config.clamp)
+        return waiting(quickened(plans, moving, self.motion, self.config.clamp), lengths)
 
     def replan_batch(
         self,
@@ -330,7 +336,7 @@ class Planner:
         return self.length_predictor.predict_steps(starts, goals)
 
     def predict_lengths(self, starts: npt.ArrayLike, goals: npt.ArrayLike) -> IntArray:
-        """(B,) L_hat = clip(gamma (f_theta(s, g) T_max + 1), L_min, T_max): Algorithm 2, line 1.
+        """(B,) L_hat = clip(gamma (f_theta(s, g) T_max + 1), L_min, T_max): Algorithm 2, line 1, plus `wait` states.
 
         With a `risk`, gamma is the calibrated margin that meets it. T_max does not apply if plans are composed of
         pieces (`PlanningOptions.piece`) and a route is known. A fixed-horizon planner without a Length Predictor plans
@@ -341,13 +347,22 @@ class Planner:
             graph = self._routes
             unlimited = graph is not None and joined(graph, self.spec, self.normalizer, starts, goals)
             margin = self._margin(np.asarray(starts), np.asarray(goals), steps)
-            return plan_lengths(steps, self.spec, margin, unlimited)
+            lengths = plan_lengths(steps, self.spec, margin, unlimited)
+            if self.options.risk is None:  # a calibrated horizon includes the states that wait
+                longest = np.where(unlimited, LONGEST, self.spec.T_max)
+                lengths = np.maximum(lengths, np.minimum(lengths + self._wait, longest))
+            return lengths
         if self.config.horizon is not None:
             return np.full(len(np.asarray(starts)), self.config.horizon)
         raise VhdError(
             "no length: pass `length` (number of states), or create the planner with a length_predictor (`vhd "
             "train length`)."
         )
+
+    @property
+    def _wait(self) -> int:
+        """States at the end of a plan that stand at its goal."""
+        return self.options.wait if self.config.horizon is None else 0
 
     def _margin(self, starts: FloatArray, goals: FloatArray, steps: FloatArray) -> FloatArray | float:
         """What predicted lengths are multiplied by: gamma, or for each of (B,) pairs what keeps the risk."""

@@ -91,7 +91,7 @@ def measured(
     for kind, digest in used.items():
         if digest != models[kind].sha256:
             return f"no results from {files}: its rows were made with another {kind} model, not with this file."
-    for name in ("gamma", "smoothing", "stretch", "piece"):
+    for name in ("gamma", "smoothing", "stretch", "piece", "wait"):
         value = getattr(options, name)
         if cell.config.get(name, value) != value:  # older rows do not record all options
             return f"no results from {files}: its rows were made with {name} {cell.config[name]}, not {value}."
@@ -184,6 +184,7 @@ def card_markdown(card: Mapping[str, Any]) -> str:
             + ", ".join(
                 f"{key} {planning[key]:g}" for key in _SAID if key in planning
             )  # older files do not record all options
+            + (f", wait {planning['wait']}" if planning.get("wait") else "")
             + ". "
             + (f"Fine-tuned: its training began with the weights of model `{begun['sha256']}`. " if begun else "")
             + "The whole recipe is in `card.json`.",
