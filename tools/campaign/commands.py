@@ -65,7 +65,7 @@ JOBS = {
         Job(
             "calibrate",
             (
-                *("calibrate", ENV, "--weights", "shipped", "--n", "20", "--workers", "2"),
+                *("calibrate", ENV, "--weights", "shipped", "--n", "40", "--workers", "2"),
                 *("--out", "calibration.json", "--quiet"),
             ),
             killed=True,

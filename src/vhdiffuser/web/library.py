@@ -11,6 +11,8 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from vhdiffuser.envs.base import InstanceSource, PlanningEnv
 from vhdiffuser.envs.environment import Environment
 from vhdiffuser.envs.registry import get_environment, known_names
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
 
 
 _log = logging.getLogger(__name__)
+
+_FIELD = 256
+"""Pairs of the first distances predicted: enough that those of a distance field are found in the same way."""
 
 
 class SimulatorPool:
@@ -161,7 +166,7 @@ class Library:
 
 def _warm_up(loaded: Loaded) -> None:
     """Compute a few plans while the page shows its loading state: imports take seconds, and networks for each plan
-    length are built on first use. Planning allocates all its memory here."""
+    length are built on first use. A worker takes its memory here, not while it serves."""
     spec, centre = loaded.spec, loaded.planner.normalizer.center
     planner = loaded.planner.with_options(steps=1)
     length = spec.L_min
@@ -169,8 +174,13 @@ def _warm_up(loaded: Loaded) -> None:
         planner.plan(centre, spec.goal_of(centre), length)
         length *= 2
     planner.plan(centre, spec.goal_of(centre), spec.T_max)
-    if planner.length_predictor is not None:
-        planner.predict_lengths(centre[None], spec.goal_of(centre)[None])
+    if planner.length_predictor is None:
+        return
+    pair = loaded.env.sample_instance(np.random.default_rng(0))
+    made = loaded.planner.plan(pair.start, pair.goal)  # along a route, where there are routes
+    loaded.planner.horizon(pair.start, pair.goal, made.length)
+    starts, goals = np.tile(pair.start, (_FIELD, 1)), np.tile(pair.goal, (_FIELD, 1))
+    planner.length_predictor.predict_steps(starts, goals)
 
 
 def _spoken(commands: tuple[str, ...]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 import secrets
 import socket
@@ -64,6 +65,7 @@ def serve(
     limits = limits or Limits()
     own: dict[Lane, Workers]
     if can_fork():
+        gc.freeze()  # a garbage collection writes to all objects, which would copy the memory that processes share
         own = {"quick": ProcessWorkers(library, workers), "slow": ProcessWorkers(library, workers, _SLOW_NICENESS)}
     else:
         own = {"quick": ThreadWorkers(library, workers), "slow": ThreadWorkers(library, workers)}
