@@ -1,121 +1,273 @@
-"""The oracle gap: executed steps at the planner's own horizon, against the best length found by trying many.
+"""The oracle gap: steps per arrival at the planner's own horizon, against the best length of each pair in hindsight.
 
     python benchmarks/oracle_gap.py maze2d-umaze
-    python benchmarks/oracle_gap.py maze2d-large --pairs 50 --plans 4
+    python benchmarks/oracle_gap.py maze2d-large --pairs 50 --plans 16
 
-Each pair is planned at lengths of 0.7 to 1.4 times the predicted one in steps of 0.05, `--plans` plans (with seeds of
-their own) at each, and executed single-shot. The oracle's length is the one of the fewest executed steps among those
-at which every plan arrives; it knows the outcomes, so nobody can plan with it. Beside it, the same pairs at the
-planner's gamma and at calibrated risks. Pairs for which no length is safe are left out of the gap and counted. Rows are
-kept in `--out`: an interrupted run goes on where it stopped.
+Pairs are planned at 0.7 to 1.4 times the predicted length, `--plans` plans (with seeds of their own) at each length,
+and executed single-shot. What a length costs is its *steps per arrival*: the steps of all its executions, failed ones
+too, over the number that arrived. The oracle of a risk is the length of the least cost among those at which at least
+a share of 1 - risk of the plans arrives; it knows the outcomes, so nobody can plan with it. The gap compares the
+planner's cost at that risk, totalled over all pairs that have such a length, with the oracle's; other pairs are
+counted. The oracle is the least of noisy costs, measured on the plans that choose it, so the true gap is a little
+smaller.
+
+Lengths that cannot be the oracle's are not executed in full: those with more failures than allowed, and those that cost
+more than `SLACK` times the best. Executions are kept in `--out`: an interrupted run goes on where it stopped, and one
+with more plans adds to them.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from vhdiffuser.benchmark.methods import PlannerChoice, load_method
-from vhdiffuser.benchmark.run import run_benchmark
-from vhdiffuser.benchmark.settings import BenchConfig
+from vhdiffuser.benchmark.methods import load_method
 from vhdiffuser.console import progress_bar
-from vhdiffuser.control.base import default_controller
+from vhdiffuser.control.base import Controller, default_controller
+from vhdiffuser.envs.environment import Environment
 from vhdiffuser.envs.instances import draw_instances
+from vhdiffuser.envs.protocols import single_shot
 from vhdiffuser.envs.registry import get_environment
+from vhdiffuser.execution.executor import Executor
+from vhdiffuser.execution.loop import plan_seed
+from vhdiffuser.execution.simulators import Simulators
 from vhdiffuser.files import atomic_path
-from vhdiffuser.planner.calibrated import planner_digests
+from vhdiffuser.planner.calibrated import applicable, calibrated_options, planner_digests
 from vhdiffuser.planner.planner import Planner
-from vhdiffuser.results.paths import PAIRS, result_path
-from vhdiffuser.results.rows import Row, read_results
+from vhdiffuser.trajectories import Plan
+from vhdiffuser.types import FloatArray, Instance, IntArray
 
-MULTIPLES = np.arange(0.7, 1.4001, 0.05).round(2).tolist()
+MULTIPLES = np.arange(0.7, 1.4001, 0.025).round(3).tolist()
 RISKS = (0.05, 0.01)
+FIRST = 4
+"""Plans at every length; four times as many at those that remain, and so on."""
+SLACK = 1.02
+BATCH = 2000
+"""Executions between two saves."""
+
+Job = tuple[int, int, int]
+"""Pair, length, number of the plan."""
 
 
-def gap(steps: np.ndarray, arrived: np.ndarray, own: np.ndarray, own_arrived: np.ndarray) -> dict[str, Any]:
-    """(pairs, lengths) mean steps and whether all plans arrive, (pairs,) own steps and arrivals -> the gap."""
-    safe = arrived.any(axis=1)
-    best = np.where(arrived, steps, np.inf).min(axis=1)
+@dataclass
+class Outcomes:
+    """Executed steps of each pair, length and plan; negative where the execution failed."""
+
+    steps: dict[tuple[int, int], list[int]]
+
+    def count(self, pair: int, length: int) -> int:
+        """Plans executed so far."""
+        return len(self.steps.get((pair, length), ()))
+
+    def cost(self, pair: int, length: int) -> tuple[int, int, int]:
+        """Steps of all executions, arrivals, executions."""
+        taken = np.array(self.steps.get((pair, length), ()), int)
+        return int(np.abs(taken).sum()), int((taken > 0).sum()), len(taken)
+
+    def oracle(self, pair: int, lengths: Sequence[int], risk: float, plans: int) -> int | None:
+        """The length of the fewest steps per arrival among those with at most `risk` x `plans` failures."""
+        costs = {length: self.cost(pair, length) for length in lengths}
+        safe = [length for length, (_, hits, n) in costs.items() if hits and n - hits <= risk * plans]
+        return min(safe, key=lambda length: costs[length][0] / costs[length][1], default=None)
+
+    def rivals(self, pair: int, lengths: Sequence[int], risk: float, plans: int) -> list[int]:
+        """The oracle as far as it is known, and safe lengths that cost hardly more; those without all their plans."""
+        best = self.oracle(pair, lengths, risk, plans)
+        if best is None:
+            return []
+        steps, arrivals, _ = self.cost(pair, best)
+        found = []
+        for length in lengths:
+            own, hits, n = self.cost(pair, length)
+            if n < plans and n - hits <= risk * plans and own * arrivals <= SLACK * steps * hits:
+                found.append(length)
+        return found
+
+    def save(self, path: Path, meta: dict[str, Any]) -> None:
+        """Write all outcomes, and what they are of."""
+        keys = sorted(self.steps)
+        sizes = [len(self.steps[key]) for key in keys]
+        taken = np.concatenate([np.array(self.steps[key], np.int16) for key in keys])
+        with atomic_path(path) as temporary, open(temporary, "wb") as file:
+            np.savez_compressed(
+                file, keys=np.array(keys, np.int16), sizes=np.array(sizes, np.int16), taken=taken, meta=json.dumps(meta)
+            )
+
+    @classmethod
+    def load(cls, path: Path, meta: dict[str, Any]) -> Outcomes:
+        """Those of an earlier run on the same pairs with the same planner; none if there was none."""
+        if not path.is_file():
+            return cls({})
+        with np.load(path) as file:
+            if json.loads(str(file["meta"])) != meta:
+                raise SystemExit(f"{path} is of other weights, options or pairs: choose another --out.")
+            parts = np.split(file["taken"], np.cumsum(file["sizes"])[:-1])
+            return cls({(int(p), int(L)): part.tolist() for (p, L), part in zip(file["keys"], parts, strict=True)})
+
+
+class AtLengths:
+    """A planner that plans each execution at a length of its own, known by its seed."""
+
+    def __init__(self, planner: Planner, lengths: dict[int, int]) -> None:
+        self.spec, self.normalizer, self._planner, self._lengths = planner.spec, planner.normalizer, planner, lengths
+
+    def predict_lengths(self, starts: FloatArray, goals: FloatArray) -> None:
+        """Lengths are chosen while planning."""
+
+    def plan_batch(
+        self, starts: FloatArray, goals: FloatArray, lengths: IntArray | None = None, *, seeds: IntArray
+    ) -> list[Plan]:
+        """The planner's, at these seeds' lengths."""
+        own = np.array([self._lengths[seed] for seed in seeds.tolist()])
+        return self._planner.plan_batch(starts, goals, own, seeds=seeds)
+
+
+@dataclass
+class Trials:
+    """Executions of pairs at chosen lengths."""
+
+    environment: Environment
+    planner: Planner
+    controller: Controller
+    pairs: list[Instance]
+    seed: int
+
+    def run(self, jobs: Sequence[Job], outcomes: Outcomes) -> None:
+        """Execute jobs (sorted by plan) and add what came of them."""
+        numbers = [(pair * 10_000 + length) * 1_000 + plan for pair, length, plan in jobs]
+        lengths = {plan_seed(self.seed, number, 0): job[1] for number, job in zip(numbers, jobs, strict=True)}
+        planner = AtLengths(self.planner, lengths)
+        with Simulators(self.environment.make, len(jobs), 1, self.environment.make()) as simulators:
+            executor = Executor(planner, self.controller, simulators, single_shot(), seed=self.seed)
+            found = {}
+            for outcome in executor.run([self.pairs[pair] for pair, *_ in jobs], numbers):
+                found[outcome.number] = outcome.rollout.steps if outcome.rollout.success else -outcome.rollout.steps
+        for number, (pair, length, _) in zip(numbers, jobs, strict=True):
+            outcomes.steps.setdefault((pair, length), []).append(found[number])
+
+
+def due(outcomes: Outcomes, grid: Sequence[Sequence[int]], own: Sequence[set[int]], plans: int) -> list[Job]:
+    """What to execute next: a first few plans of every length, then more of those that may be the oracle's; all of the
+    planner's own."""
+    jobs = []
+    for pair, lengths in enumerate(grid):
+        wanted = dict.fromkeys(own[pair], plans)
+        for risk in RISKS:
+            for length in outcomes.rivals(pair, lengths, risk, plans):
+                wanted.setdefault(length, min(4 * outcomes.count(pair, length), plans))
+        for length in lengths:
+            wanted.setdefault(length, min(FIRST, plans))
+        for length, until in wanted.items():
+            jobs += [(pair, length, plan) for plan in range(outcomes.count(pair, length), until)]
+    return jobs
+
+
+def gap(
+    outcomes: Outcomes, grid: Sequence[Sequence[int]], own: Sequence[int], risk: float, plans: int
+) -> dict[str, Any]:
+    """The planner's steps per arrival at (pairs,) own lengths, against the oracle's of a risk."""
+    best = [outcomes.oracle(pair, lengths, risk, plans) for pair, lengths in enumerate(grid)]
+    known = [pair for pair, length in enumerate(best) if length is not None]
+    ours = np.array([outcomes.cost(pair, own[pair]) for pair in range(len(grid))])
+    theirs = np.array([outcomes.cost(pair, best[pair]) for pair in known])  # type: ignore[arg-type]
+    steps, arrivals, n = ours[known].sum(axis=0).tolist()
+    least = theirs[:, 0].sum() / theirs[:, 1].sum()
     return {
-        "pairs": len(steps),
-        "without_safe_length": int((~safe).sum()),
-        "oracle_steps": float(best[safe].mean()),
-        "own_steps": float(own[safe].mean()),
-        "gap": float(own[safe].mean() / best[safe].mean() - 1),
-        "own_success_rate": float(own_arrived.mean()),
+        "pairs": len(grid),
+        "without_oracle": len(grid) - len(known),
+        "oracle_steps_per_arrival": least,
+        "oracle_success_rate": theirs[:, 1].sum() / theirs[:, 2].sum(),
+        "own_steps_per_arrival": steps / arrivals,
+        "gap": steps / arrivals / least - 1,
+        "gap_of_mean_steps": steps / n / (theirs[:, 0].sum() / theirs[:, 2].sum()) - 1,
+        "own_success_rate": ours[:, 1].sum() / ours[:, 2].sum(),
+        "mean_length_ratio": float(np.mean([own[pair] / best[pair] for pair in known])),  # type: ignore[operator]
     }
 
 
 def main() -> None:
-    """Run what is missing, print, draw."""
+    """Execute what is missing, print, draw."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("env")
     parser.add_argument("--pairs", type=int, default=200)
-    parser.add_argument("--plans", type=int, default=8, help="plans of each pair at each length")
-    parser.add_argument("--seed", type=int, default=201, help="seed of the pairs")
+    parser.add_argument("--plans", type=int, default=128, help="plans of each pair at each length")
+    parser.add_argument("--seed", type=int, default=209, help="seed of the pairs")
     parser.add_argument("--weights", default="shipped")
     parser.add_argument("--out", type=Path, default=Path("results/analysis/oracle-gap"))
-    parser.add_argument("--workers", type=int, default=0)
     options = parser.parse_args()
     environment = get_environment(options.env)
     planner = load_method("vhd", environment, options.weights).planner
     assert isinstance(planner, Planner)
-    controller, folder = default_controller(environment.spec, options.weights), options.out
-    drawn = draw_instances(environment.make(), options.pairs, options.seed)
-    pairs = folder / f"{environment.name}-pairs.npz"
-    with atomic_path(pairs) as temporary, open(temporary, "wb") as file:  # each pair as often as it is planned
-        repeated = {"start_state": [each.start for each in drawn], "goal_pos": [each.goal for each in drawn]}
-        np.savez(file, **{name: np.repeat(values, options.plans, axis=0) for name, values in repeated.items()})
-    config = BenchConfig(
-        environment, ("vhd",), ("ss",), seeds=(options.seed,), instances=pairs, keep=0, workers=options.workers
-    )
-    choices = {f"gamma-{m:g}": planner.with_options(gamma=m) for m in MULTIPLES}
-    own = {f"gamma-{planner.options.gamma:g}": planner.with_options(gamma=planner.options.gamma)}
-    own |= {f"risk-{risk:g}": planner.with_options(risk=risk) for risk in RISKS if planner.calibration is not None}
-    choices |= own
-    tables: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+    controller = default_controller(environment.spec, options.weights)
+    pairs, simulator = draw_instances(environment.make(), options.pairs, options.seed), environment.make()
+    starts = planner.spec.planning_state(np.stack([simulator.reset(each) for each in pairs]))
+    goals = np.stack([each.goal for each in pairs])
+    tried = [planner.with_options(gamma=multiple).predict_lengths(starts, goals) for multiple in MULTIPLES]
+    grid = [sorted(set(row)) for row in np.stack(tried, axis=1).tolist()]
+    own = {f"risk {risk:g}": planner.with_options(risk=risk).predict_lengths(starts, goals).tolist() for risk in RISKS}
+    fixed = f"gamma {planner.options.gamma:g}"
+    own[fixed] = planner.with_options(gamma=planner.options.gamma).predict_lengths(starts, goals).tolist()
+    meta = {
+        "environment": environment.name,
+        "seed": options.seed,
+        "pairs": options.pairs,
+        "multiples": MULTIPLES,
+        "models": planner_digests(planner),
+        "options": calibrated_options(planner),
+        "controller": controller.describe(),
+    }
+    path = options.out / f"{environment.name}.npz"
+    outcomes = Outcomes.load(path, meta)
+    trials = Trials(environment, planner, controller, pairs, options.seed)
+    ours = [set(lengths) for lengths in zip(*own.values(), strict=True)]
     with progress_bar(f"oracle gap {environment.name}", "executions") as progress:
-        size, done = options.pairs * options.plans, 0
-
-        def on_row(_: Row) -> None:
-            nonlocal done
-            done += 1
-            progress(done, size * len(choices))
-
-        for name, choice in choices.items():
-            made = PlannerChoice.of(choice, planner_digests(choice))
-            run_benchmark(config, folder / name, lambda *_, own=made: own, controller, on_row)
-            rows = read_results(result_path(folder / name, environment.name, "vhd", "ss", options.seed, PAIRS)).rows
-            ordered = sorted(rows, key=lambda row: row.instance)
-            shape = (options.pairs, options.plans)
-            steps = np.array([row.steps for row in ordered]).reshape(shape).mean(axis=1)
-            tables[name] = steps, np.array([row.success for row in ordered]).reshape(shape).mean(axis=1)
-    names = [f"gamma-{m:g}" for m in MULTIPLES]
-    steps = np.stack([tables[name][0] for name in names], axis=1)
-    arrived = np.stack([tables[name][1] == 1 for name in names], axis=1)
-    results = {name: gap(steps, arrived, *tables[name]) for name in own}
-    answer = {"environment": environment.name, "plans_per_length": options.plans, "seed": options.seed, **results}
-    with atomic_path(folder / f"{environment.name}.json") as temporary:
+        done = sum(map(len, outcomes.steps.values()))
+        while jobs := due(outcomes, grid, ours, options.plans):
+            jobs.sort(key=lambda job: job[2])
+            for begin in range(0, len(jobs), BATCH):
+                trials.run(jobs[begin : begin + BATCH], outcomes)
+                outcomes.save(path, meta)
+                progress(done + min(begin + BATCH, len(jobs)), done + len(jobs))
+            done += len(jobs)
+    asked = dict(zip(own, (*RISKS, min(RISKS)), strict=True))
+    answer = {
+        **{name: meta[name] for name in ("environment", "seed", "pairs")},
+        "plans": options.plans,
+        "executions": done,
+        "calibration": applicable(planner).lengths_digest,
+        **{name: gap(outcomes, grid, own[name], risk, options.plans) for name, risk in asked.items()},
+    }
+    with atomic_path(path.with_suffix(".json")) as temporary:
         temporary.write_text(json.dumps(answer, indent=2) + "\n", encoding="utf-8")
-    draw(environment.name, steps, arrived, {name: tables[name][0] for name in own}, folder / f"{environment.name}.png")
+    draw(environment.name, outcomes, grid, {f"risk {min(RISKS):g}": own[f"risk {min(RISKS):g}"], fixed: own[fixed]},
+         options.plans, path.with_suffix(".png"))  # fmt: skip
     print(json.dumps(answer, indent=2))
 
 
-def draw(name: str, steps: np.ndarray, arrived: np.ndarray, own: dict[str, np.ndarray], path: Path) -> None:
-    """Own executed steps of each pair against the oracle's."""
+def draw(
+    name: str, outcomes: Outcomes, grid: Sequence[Sequence[int]], own: dict[str, list[int]], plans: int, path: Path
+) -> None:
+    """Mean executed steps of each pair at the planner's horizons, against those at the oracle's length."""
     from matplotlib.figure import Figure
 
-    safe = arrived.any(axis=1)
-    best = np.where(arrived, steps, np.inf).min(axis=1)[safe]
     figure = Figure(figsize=(4.6, 4.2), layout="constrained")
     axes = figure.subplots()
-    axes.plot([0, best.max()], [0, best.max()], color="0.6", linewidth=1)
-    for label, taken in own.items():
-        axes.plot(best, taken[safe], ".", markersize=4, label=f"{label.replace('-', ' ')}")
+    best = {
+        pair: length
+        for pair, lengths in enumerate(grid)
+        if (length := outcomes.oracle(pair, lengths, min(RISKS), plans)) is not None
+    }
+    across = [steps / n for steps, _, n in (outcomes.cost(*item) for item in best.items())]
+    axes.plot([0, max(across)], [0, max(across)], color="0.6", linewidth=1)
+    for label, lengths in reversed(own.items()):
+        up = [steps / n for steps, _, n in (outcomes.cost(pair, lengths[pair]) for pair in best)]
+        axes.plot(across, up, ".", markersize=4, label=label)
     axes.set(title=name, xlabel="executed steps at the best length", ylabel="executed steps")
     axes.legend(frameon=False)
     with atomic_path(path) as temporary:
