@@ -358,7 +358,7 @@ def test_every_command_has_json_quiet_and_examples(name, capsys):
         "data": ("get", "build", "info", "import", "draw", "walker"),
         "train": ("planner", "length", "dynamics"),
         "recipes": ("show",),
-        "analyse": ("crops", "mismatch", "lengths", "terms", "curve"),
+        "analyse": ("crops", "strides", "mismatch", "lengths", "terms", "seeds", "curve"),
     }
     long = {
         "get",

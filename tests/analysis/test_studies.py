@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from vhdiffuser.analysis import arms, studies
+from vhdiffuser.analysis import arms, needs, studies
 from vhdiffuser.analysis.arms import Arm, Study, outcome, run_arm
 from vhdiffuser.analysis.terms import terms, variants
 from vhdiffuser.cli import run
@@ -19,11 +19,11 @@ from vhdiffuser.diffusion.options import PlanningOptions
 from vhdiffuser.diffusion.task import PlannerTask
 from vhdiffuser.envs.registry import get_environment
 from vhdiffuser.errors import DataError, UnknownNameError, VhdError
+from vhdiffuser.files import sha256
 from vhdiffuser.length.config import LengthConfig, NetworkConfig
 from vhdiffuser.length.task import LengthTask
 from vhdiffuser.normalizer import Normalizer
-from vhdiffuser.recipes.recipe import get_recipe
-from vhdiffuser.report.analyses import ANALYSES, MISMATCH
+from vhdiffuser.report.analyses import ANALYSES, MISMATCH, STRIDES
 from vhdiffuser.results.rows import read_folder
 from vhdiffuser.training.loop import SNAPSHOTS
 from vhdiffuser.types import Episodes
@@ -48,11 +48,11 @@ def save_planner(path: Path, config: PlannerConfig, updates: int = 0) -> None:
     save_model(path, task.make_network().state_dict(), replace(task.header(), updates=updates))
 
 
-def save_length(path: Path, recipe: LengthConfig) -> None:
+def save_length(path: Path, recipe: LengthConfig, seed: int = 0) -> None:
     data = episodes()
     config = replace(recipe, network=NetworkConfig(features=4, width=8, depth=1), relay_graph=None)
     task = LengthTask(data, UMAZE.spec, config, Normalizer.fit(data.observations), "f")
-    torch.manual_seed(0)
+    torch.manual_seed(seed)
     save_model(path, task.make_network().state_dict(), task.header())
 
 
@@ -69,8 +69,11 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
         save_planner(model("vhd"), SMALL)
         for H in UMAZE.horizons:
             save_planner(model(f"fh-{H}"), replace(SMALL, horizon=H))
-        for name, recipe in studies.lengths_recipes(get_recipe(UMAZE), UMAZE.spec.T_max).items():
-            save_planner(model(name), replace(SMALL, longest=recipe.planner.longest, gap=recipe.planner.gap))
+        for name in ("lengths-half", "lengths-gap", "vhd-seed-1"):
+            save_planner(model(name), SMALL)
+        for stride in (4, 16):
+            save_planner(model(f"fh-128-stride-{stride}"), replace(SMALL, horizon=128, stride=stride), updates=5)
+        save_length(model("length-seed-1"), LengthConfig(), seed=1)
         for recipe in ("default", "paper"):
             save_length(
                 model(run_name("length", recipe)), LengthConfig.paper() if recipe == "paper" else LengthConfig()
@@ -146,17 +149,53 @@ def test_a_curve_has_a_point_for_each_snapshot(study: Study) -> None:
         studies.curve(study, ["vhd"])
 
 
+def test_strides_compare_predicted_lengths_with_the_horizon_of_the_crops(study: Study) -> None:
+    rows = studies.strides(study, (4, 16)).rows
+    assert [(row["arm"], row["stride"]) for row in rows] == [
+        ("FH+LP", 4), ("FH-128", 4), ("FH+LP", 16), ("FH-128", 16),
+    ]  # fmt: skip
+    assert {row["mean_length"] for row in rows if row["arm"] == "FH-128"} == {128}
+    assert {(row["updates"], row["batch_size"]) for row in rows} == {(5, SMALL.batch_size)}
+    models = {item.path.parts[-3]: item.config["models"] for item in read_folder(study.results)}
+    assert models["fh-lp-4-1"]["planner"] == models["fh-128-4-1"]["planner"] != models["fh-lp-16-1"]["planner"]
+    ((_, path),) = STRIDES.figures(study.results, study.results)
+    assert path.stat().st_size > 1000
+
+
+def test_training_seeds_use_networks_of_their_own(study: Study) -> None:
+    rows = studies.seeds(study, (0, 1)).rows
+    assert [(row["training_seed"], row["n"]) for row in rows] == [(0, 3), (1, 3)]
+    used = {item.path.parts[-3]: item.config["models"] for item in read_folder(study.results)}
+    assert used["vhd-1"]["length"] != used["vhd-seed-1-1"]["length"]
+    assert used["vhd-1"]["length"] == sha256(run_folder(UMAZE.name, "length") / "model.safetensors")
+
+
 def test_what_is_missing_is_named_or_trained(study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert studies.missing_trainings(study, "lengths") == {}
+    assert needs.missing(study, needs.unseen_lengths(study)) == {}
     monkeypatch.setenv("VHD_HOME", str(tmp_path / "empty"))
-    needed = studies.missing_trainings(study, "lengths")
-    assert {run: recipe.planner.horizon for run, recipe in needed.items()} == {
+    needed = needs.missing(study, needs.unseen_lengths(study))
+    assert {run: training.recipe.planner.horizon for run, training in needed.items()} == {
         "fh-128": 128,
         "lengths-half": None,
         "lengths-gap": None,
     }
-    assert needed["lengths-half"].planner.longest == 128
-    assert needed["lengths-gap"].planner.gap == (64, 128)
+    assert needed["lengths-half"].recipe.planner.longest == 128
+    assert needed["lengths-gap"].recipe.planner.gap == (64, 128)
+    seeds = needs.missing(study, needs.of_seeds(study, (0, 3)))
+    assert {run: training.kind for run, training in seeds.items()} == {
+        "vhd-seed-3": "planner",
+        "length-seed-3": "length",
+    }
+    assert seeds["vhd-seed-3"].recipe.planner_loop.seed == seeds["length-seed-3"].recipe.length_loop.seed == 3
+    (coarse,) = needs.of_strides(study, (16,), updates=7, batch_size=5).values()
+    planner, loop = coarse.recipe.planner, coarse.recipe.planner_loop
+    assert (planner.horizon, planner.stride, planner.batch_size, loop.updates) == (128, 16, 5, 7)
+    trained: list[tuple[str, str]] = []
+    for kind in ("planner", "length"):
+        note = lambda env, recipe, name, on_status, kind=kind: trained.append((kind, name))  # noqa: E731
+        monkeypatch.setattr(needs, f"train_{kind}", note)
+    needs.train_missing(study, seeds)
+    assert trained == [("planner", "vhd-seed-3"), ("length", "length-seed-3")]
     with pytest.raises(DataError, match="needs the planner model .* train it first"):
         run_arm(study, MISMATCH, Arm("x", "vhd", tmp_path / "none.safetensors"))
     with pytest.raises(VhdError, match="lambda must be > 0"):
@@ -169,7 +208,7 @@ def test_the_commands_print_their_tables(study: Study, capsys: pytest.CaptureFix
     (row,) = json.loads(capsys.readouterr().out)
     assert (row["arm"], row["scale"], row["n"], row["mean_length"]) == ("FH-128", 1.0, 2, 128.0)
     assert (study.results / "analysis" / "mismatch.md").is_file()
-    assert set(ANALYSES) == {"crops", "mismatch", "lengths", "terms", "curve"}
+    assert set(ANALYSES) == {"crops", "strides", "mismatch", "lengths", "terms", "seeds", "curve"}
 
 
 def test_each_variant_leaves_out_one_part() -> None:

@@ -21,7 +21,15 @@ from vhdiffuser.planner.load import load_planner
 from vhdiffuser.planner.planner import Planner
 from vhdiffuser.torch_network import arrays
 from vhdiffuser.weights.format import ModelHeader, load_model, save_model
-from vhdiffuser.weights.places import find_model, run_folder, run_name, shipped_card, shipped_environments, shipped_path
+from vhdiffuser.weights.places import (
+    find_model,
+    find_run,
+    run_folder,
+    run_name,
+    shipped_card,
+    shipped_environments,
+    shipped_path,
+)
 
 SPEC = get_spec("maze2d-umaze")
 CONFIG = PlannerConfig(dim=8, dim_mults=(1, 2), diffusion_steps=16)
@@ -195,6 +203,22 @@ def test_model_files_are_found_where_they_are(vhd_home):
     trained.parent.mkdir(parents=True)
     trained.write_bytes(b"")
     assert find_model("maze2d-umaze", "planner") == trained
+
+
+def test_a_folder_of_weights_is_completed_by_the_shipped_ones(tmp_path, vhd_home):
+    own = tmp_path / "maze2d-umaze" / "fh-64.safetensors"
+    own.parent.mkdir()
+    own.write_bytes(b"")
+    assert find_model("maze2d-umaze", "planner", str(tmp_path), horizon=64) == own
+    assert find_run("maze2d-umaze", "fh-64", str(tmp_path)) == own
+    assert find_run("maze2d-umaze", "fh-64") == run_folder("maze2d-umaze", "fh-64") / "model.safetensors"
+    assert find_model("maze2d-umaze", "length", str(tmp_path)) == shipped_path("maze2d-umaze", "length")
+    # Neither a model that is never shipped, nor one of an environment that the folder does not hold.
+    paper = find_model("maze2d-umaze", "length", str(tmp_path), recipe="paper")
+    assert paper == own.with_name("length-paper.safetensors")
+    assert find_model("maze2d-large", "length", str(tmp_path)) == tmp_path / "length.safetensors"
+    own.with_name("length.safetensors").write_bytes(b"")
+    assert find_model("maze2d-umaze", "length", str(tmp_path)) == own.with_name("length.safetensors")
 
 
 def test_loading_what_is_not_there_says_so(tmp_path):

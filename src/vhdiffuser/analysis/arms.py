@@ -15,14 +15,14 @@ from vhdiffuser.benchmark.settings import BenchConfig
 from vhdiffuser.control.base import default_controller
 from vhdiffuser.diffusion.options import OptionChanges
 from vhdiffuser.envs.environment import Environment
-from vhdiffuser.errors import DataError
+from vhdiffuser.errors import DataError, VhdError
 from vhdiffuser.planner.planner import Planner
 from vhdiffuser.report.analyses import FOLDER, Analysis
 from vhdiffuser.results.cells import Cell
 from vhdiffuser.results.paths import result_path
 from vhdiffuser.results.rows import Row, read_results
 from vhdiffuser.results.summary import success_by_path_length, wilson_interval
-from vhdiffuser.weights.places import Source, find_model
+from vhdiffuser.weights.places import Source, find_model, find_run
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -78,6 +78,19 @@ class Arm:
 def model(study: Study, kind: str, horizon: int | None = None, recipe: str = "default") -> Path:
     """The model file of this kind that the benchmark would use."""
     return find_model(study.environment.name, kind, study.source, horizon, recipe)
+
+
+def run_model(study: Study, run: str) -> Path:
+    """The model file of a run of the environment."""
+    return find_run(study.environment.name, run, study.source)
+
+
+def horizons(study: Study) -> tuple[int, ...]:
+    """The fixed horizons H1, H2, H3; raises `VhdError` if the environment has none."""
+    found = study.environment.horizons
+    if len(found) != 3:
+        raise VhdError(f"{study.environment.name}: the analyses need three fixed horizons H1, H2, H3, but it has none.")
+    return found
 
 
 def run_arm(

@@ -1,21 +1,21 @@
-"""Analyses that execute plans: crops, mismatch, lengths and learning curves. Each returns a table."""
+"""Analyses that execute plans: crops, mismatch, lengths, strides, training seeds and learning curves.
+
+Each returns a table; the networks that they need besides the usual ones are in `needs`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vhdiffuser.analysis.arms import Arm, OnRow, Study, model, outcome, run_arm
+from vhdiffuser.analysis.arms import Arm, OnRow, Study, horizons, model, outcome, run_arm, run_model
+from vhdiffuser.analysis.needs import seed_runs, stride_run
 from vhdiffuser.diffusion.options import OptionChanges
 from vhdiffuser.errors import DataError, VhdError
-from vhdiffuser.recipes.recipe import Recipe, get_recipe
-from vhdiffuser.recipes.train import train_planner
-from vhdiffuser.report.analyses import CROPS, CURVE, LENGTHS, MISMATCH
+from vhdiffuser.report.analyses import CROPS, CURVE, LENGTHS, MISMATCH, SEEDS, STRIDES
 from vhdiffuser.report.comparison import Comparison
-from vhdiffuser.training.loop import SNAPSHOTS, Status
+from vhdiffuser.training.loop import SNAPSHOTS
 from vhdiffuser.weights.format import load_model
 from vhdiffuser.weights.places import run_folder
 
@@ -28,7 +28,7 @@ SCALES = (0.6, 0.8, 1.0, 1.25, 1.5, 2.0)
 
 def crops(study: Study, predictors: Sequence[str] = ("default", "paper"), on_row: OnRow | None = None) -> Comparison:
     """Effect of variable-length training: {random, fixed} crops x {default, paper} Length Predictor."""
-    H = _horizons(study)[1]
+    H = horizons(study)[1]
     table = CROPS.table(study.results)
     for predictor in predictors:
         length = model(study, "length", recipe=predictor)
@@ -68,14 +68,14 @@ def mismatch_arms(study: Study, scales: Sequence[float], methods: Sequence[str])
     """Each method at each scale."""
     if not all(scale > 0 for scale in scales):
         raise VhdError(f"lambda must be > 0 (1 is the usual length); got {', '.join(map(str, scales))}.")
-    horizons = _horizons(study)
+    found = horizons(study)
     length = model(study, "length")
     known = {
         "vhd": Arm("VHD", "vhd", model(study, "planner"), length),
-        "fh-lp": Arm("FH+LP", "fh-lp", model(study, "planner", horizons[1]), length),
+        "fh-lp": Arm("FH+LP", "fh-lp", model(study, "planner", found[1]), length),
         **{
             f"fh-h{number}": Arm(f"FH-{H}", f"fh-h{number}", model(study, "planner", H))
-            for number, H in enumerate(horizons, start=1)
+            for number, H in enumerate(found, start=1)
         },
     }
     for method in methods:
@@ -83,19 +83,10 @@ def mismatch_arms(study: Study, scales: Sequence[float], methods: Sequence[str])
             yield replace(known[method], scale=scale)
 
 
-def lengths_recipes(recipe: Recipe, T_max: int) -> dict[str, Recipe]:
-    """Recipes by run name: planners trained without some lengths."""
-    half, quarter = T_max // 2, T_max // 4
-    return {
-        "lengths-half": recipe.changed(planner={"longest": half}),
-        "lengths-gap": recipe.changed(planner={"gap": (quarter, half)}),
-    }
-
-
 def lengths(study: Study, on_row: OnRow | None = None) -> Comparison:
     """Length generalisation: single-shot success by length band, seen in training or not."""
     environment = study.environment
-    spec, H = environment.spec, _horizons(study)[1]
+    spec, H = environment.spec, horizons(study)[1]
     half, quarter = spec.T_max // 2, spec.T_max // 4
     bands = ((spec.L_min, quarter), (quarter, half), (half, spec.T_max + 1))
     length = model(study, "length")
@@ -115,6 +106,37 @@ def lengths(study: Study, on_row: OnRow | None = None) -> Comparison:
             key = {"environment": environment.name, "arm": name, "band": f"{low} to {high - 1}"}
             if own:
                 table.put({**key, "seen": "yes" if known else "no", "protocol": "ss", **outcome(own)})
+    return table
+
+
+def strides(study: Study, values: Sequence[int], on_row: OnRow | None = None) -> Comparison:
+    """Whether FH+LP depends on the stride: the network trained at H2, used at predicted lengths and at H2 itself."""
+    H, length, table = horizons(study)[1], model(study, "length"), STRIDES.table(study.results)
+    for stride in values:
+        planner = run_model(study, stride_run(study, stride))
+        for name, arm in (
+            ("FH+LP", Arm(f"fh-lp-{stride}", "fh-lp", planner, length)),
+            (f"FH-{H}", Arm(f"fh-{H}-{stride}", "fh-h2", planner)),
+        ):
+            done = run_arm(study, STRIDES, arm, on_row)
+            header = load_model(planner, "planner")[1]
+            facts = {"updates": header.updates, "batch_size": header.config["batch_size"]}
+            for protocol, rows in done.items():
+                key = {"environment": study.environment.name, "arm": name, "stride": stride, "protocol": protocol}
+                table.put({**key, **facts, **outcome(rows)})
+    return table
+
+
+def seeds(study: Study, training_seeds: Sequence[int], on_row: OnRow | None = None) -> Comparison:
+    """Variation between trainings: VHD's planner and Length Predictor trained with several seeds."""
+    table = SEEDS.table(study.results)
+    for seed in training_seeds:
+        runs = seed_runs(seed)
+        usual = (model(study, "planner"), model(study, "length"))
+        planner, length = usual if seed == 0 else (run_model(study, run) for run in runs)
+        for protocol, rows in run_arm(study, SEEDS, Arm(runs[0], "vhd", planner, length), on_row).items():
+            key = {"environment": study.environment.name, "arm": "VHD", "training_seed": seed, "protocol": protocol}
+            table.put({**key, **outcome(rows)})
     return table
 
 
@@ -143,41 +165,5 @@ def curve(study: Study, runs: Sequence[str], on_row: OnRow | None = None) -> Com
     return table
 
 
-def run_model(study: Study, run: str) -> Path:
-    """The model file of a run of the environment."""
-    return run_folder(study.environment.name, run) / "model.safetensors"
-
-
-def missing_trainings(study: Study, analysis: str) -> dict[str, Recipe]:
-    """Planners that an analysis needs but that are not trained yet: recipes by run name."""
-    environment = study.environment
-    recipe = get_recipe(environment)
-    needed: dict[str, Recipe] = {}
-    for H in {"crops": _horizons(study)[1:2], "mismatch": _horizons(study), "lengths": _horizons(study)[1:2]}[analysis]:
-        if not model(study, "planner", H).is_file():
-            needed[f"fh-{H}"] = recipe.fixed_horizon(H)
-    if analysis == "lengths":
-        others = lengths_recipes(recipe, environment.spec.T_max)
-        needed |= {run: changed for run, changed in others.items() if not run_model(study, run).is_file()}
-    return needed
-
-
-def train_missing(
-    study: Study, analysis: str, threads: int | None = None, on_status: Callable[[str, Status], None] | None = None
-) -> None:
-    """Train the planners that an analysis needs and that are not there; `on_status` receives the run and its status."""
-    for run, recipe in missing_trainings(study, analysis).items():
-        tell = None if on_status is None else partial(on_status, run)
-        changed = recipe.changed(planner_loop={"threads": threads})
-        train_planner(study.environment.name, changed, name=run, on_status=tell)
-
-
 def _method_of(study: Study, horizon: int | None) -> str:
-    return "vhd" if horizon is None else f"fh-h{_horizons(study).index(horizon) + 1}"
-
-
-def _horizons(study: Study) -> tuple[int, ...]:
-    found = study.environment.horizons
-    if len(found) != 3:
-        raise VhdError(f"{study.environment.name}: the analyses need three fixed horizons H1, H2, H3, but it has none.")
-    return found
+    return "vhd" if horizon is None else f"fh-h{horizons(study).index(horizon) + 1}"

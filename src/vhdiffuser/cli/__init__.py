@@ -35,8 +35,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "bench": ("vhdiffuser.cli.bench:Bench", "run the paper's methods and protocols on random instances"),
     "analyse": (
         "vhdiffuser.cli.analyse:Analyse",
-        "the paper's analyses: crops, length mismatch, unseen lengths, ablation of the Length Predictor, "
-        "learning curves",
+        "the paper's analyses: crops, strides, length mismatch, unseen lengths, ablation of the Length Predictor, "
+        "training seeds, learning curves",
     ),
     "report": ("vhdiffuser.cli.bench:Report", "make tables and figures from benchmark results"),
     "leaderboard": (

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from vhdiffuser.analysis.arms import Study
+    from vhdiffuser.analysis.needs import Needs
     from vhdiffuser.diffusion.options import OptionChanges
     from vhdiffuser.report.comparison import Comparison
     from vhdiffuser.training.loop import Status
@@ -39,7 +40,7 @@ class Common:
     results: Path = Path("results")
     """Results folder; rows, table and figure go to its subfolder `analysis`, and `vhd report` includes them."""
     train: bool = True
-    """Train missing planners with the default recipe (resumable); otherwise a missing one is an error."""
+    """Train missing networks with the default recipe (resumable); otherwise a missing one is an error."""
     threads: int | None = None
     """CPU threads for training (default: torch's choice)."""
     json: bool = False
@@ -54,9 +55,9 @@ class Common:
         environment.require_simulator()
         return Study(environment, self.results, self.n, self.seeds, protocols, self.weights)
 
-    def _train(self, study: Study, analysis: str) -> None:
-        """Train the planners that the analysis needs and that are missing."""
-        from vhdiffuser.analysis.studies import train_missing
+    def _train(self, study: Study, needs: Needs) -> None:
+        """Train the networks that the analysis needs and that are missing."""
+        from vhdiffuser.analysis.needs import train_missing
 
         if not self.train:
             return
@@ -66,7 +67,7 @@ class Common:
                 note = f"{status.seconds_left / 60:.1f} min left"
                 progress(f"training {self.env} {run}", status.update, status.updates, "updates", note)
 
-            train_missing(study, analysis, self.threads, on_status)
+            train_missing(study, needs, self.threads, on_status)
 
     def _show(self, analyse: Callable[..., Comparison], name: str) -> None:
         """Run the analysis with a progress bar; print its table and draw its figures."""
@@ -98,10 +99,11 @@ class Crops(Common):
 
     def run(self) -> None:
         """Run the analysis."""
+        from vhdiffuser.analysis.needs import fixed_horizons
         from vhdiffuser.analysis.studies import crops
 
         study = self._study(self.protocols)
-        self._train(study, "crops")
+        self._train(study, fixed_horizons(study, (1,)))
         self._show(lambda on_row: crops(study, self.predictors, on_row), "crops")
 
 
@@ -130,10 +132,11 @@ class Mismatch(Common):
 
     def run(self) -> None:
         """Run the analysis."""
+        from vhdiffuser.analysis.needs import fixed_horizons
         from vhdiffuser.analysis.studies import mismatch
 
         study = self._study(self.protocols)
-        self._train(study, "mismatch")
+        self._train(study, fixed_horizons(study))
         options: OptionChanges = {"piece": self.piece, "retime": self.retime}
         self._show(lambda on_row: mismatch(study, self.scales, self.methods, on_row, **options), "mismatch")
 
@@ -147,11 +150,63 @@ class Lengths(Common):
 
     def run(self) -> None:
         """Run the analysis."""
+        from vhdiffuser.analysis.needs import unseen_lengths
         from vhdiffuser.analysis.studies import lengths
 
         study = self._study(("ss",))
-        self._train(study, "lengths")
+        self._train(study, unseen_lengths(study))
         self._show(lambda on_row: lengths(study, on_row), "lengths")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Strides(Common):
+    """Whether fixed crops generalise to other lengths, by stride: FH+LP and FH-H2, with one network per stride.
+
+    Examples:
+
+        vhd analyse strides maze2d-medium
+        vhd analyse strides maze2d-medium --strides 4 16 --updates 2000 --batch-size 64
+    """
+
+    strides: tuple[int, ...] = (4, 16)
+    """Strides: control steps between the knots of a plan."""
+    updates: int | None = None
+    """Updates of each training (default: the recipe's)."""
+    batch_size: int | None = None
+    """Crops per update (default: the recipe's)."""
+    protocols: tuple[str, ...] = ("ss", "rp")
+    """Protocols."""
+
+    def run(self) -> None:
+        """Run the analysis."""
+        from vhdiffuser.analysis.needs import of_strides
+        from vhdiffuser.analysis.studies import strides
+
+        study = self._study(self.protocols)
+        self._train(study, of_strides(study, self.strides, self.updates, self.batch_size))
+        self._show(lambda on_row: strides(study, self.strides, on_row), "strides")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seeds(Common):
+    """Variation between trainings: VHD's planner and Length Predictor, trained with several seeds.
+
+    Example: vhd analyse seeds maze2d-umaze --training-seeds 0 1 2 --seeds 100 101 102 --n 1000
+    """
+
+    training_seeds: tuple[int, ...] = (0, 1, 2)
+    """Training seeds; 0 is the usual training."""
+    protocols: tuple[str, ...] = ("ss", "rp")
+    """Protocols."""
+
+    def run(self) -> None:
+        """Run the analysis."""
+        from vhdiffuser.analysis.needs import of_seeds
+        from vhdiffuser.analysis.studies import seeds
+
+        study = self._study(self.protocols)
+        self._train(study, of_seeds(study, self.training_seeds))
+        self._show(lambda on_row: seeds(study, self.training_seeds, on_row), "seeds")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -238,6 +293,8 @@ class Analyse:
         Annotated[Crops, tyro.conf.subcommand("crops")]
         | Annotated[Mismatch, tyro.conf.subcommand("mismatch")]
         | Annotated[Lengths, tyro.conf.subcommand("lengths")]
+        | Annotated[Strides, tyro.conf.subcommand("strides")]
+        | Annotated[Seeds, tyro.conf.subcommand("seeds")]
         | Annotated[Terms, tyro.conf.subcommand("terms")]
         | Annotated[Curve, tyro.conf.subcommand("curve")],
         tyro.conf.arg(name=""),

@@ -129,6 +129,12 @@ def _draw_lengths(rows: Rows, environment: str, path: Path) -> Path:
     return _draw_bars(rows, environment, path, "band", "arm", "success_rate", "lengths seen and not seen in training")
 
 
+def _draw_strides(rows: Rows, environment: str, path: Path) -> Path:
+    labelled = [{**row, "under": f"{row['arm']}, {PROTOCOL_LABELS[str(row['protocol'])]}"} for row in rows]
+    named = [{**row, "network": f"stride {row['stride']}"} for row in labelled]
+    return _draw_bars(named, environment, path, "under", "network", "success_rate", "fixed crops, by stride")
+
+
 CROPS = Analysis(
     "crops",
     "Effect of variable-length training",
@@ -161,6 +167,30 @@ LENGTHS = Analysis(
     ),
     _draw_lengths,
 )
+STRIDES = Analysis(
+    "strides",
+    "Fixed crops and the stride",
+    "One network per stride (control steps between the knots of a plan), trained on crops of the fixed length H2 "
+    "alone: used at predicted lengths (FH+LP), and at H2 itself.",
+    ("environment", "arm", "stride", "protocol"),
+    (
+        *_WHO,
+        Column("stride", "stride"),
+        Column("protocol", "protocol"),
+        Column("updates", "updates", ","),
+        Column("batch_size", "batch"),
+        *_OUTCOME,
+    ),
+    _draw_strides,
+)
+SEEDS = Analysis(
+    "seeds",
+    "Training seeds",
+    "VHD, with planner and Length Predictor trained again from other seeds, on the same instances; seed 0 is the one "
+    "that ships.",
+    ("environment", "arm", "training_seed", "protocol"),
+    (*_WHO, Column("training_seed", "training seed"), Column("protocol", "protocol"), *_OUTCOME),
+)
 CURVE = Analysis(
     "curve",
     "Learning curves",
@@ -190,5 +220,5 @@ TERMS = Analysis(
         Column("mean_f_gg_steps", "f(g, g) (steps)", ".2f"),
     ),
 )
-ANALYSES = {analysis.name: analysis for analysis in (CROPS, MISMATCH, LENGTHS, TERMS, CURVE)}
+ANALYSES = {analysis.name: analysis for analysis in (CROPS, STRIDES, MISMATCH, LENGTHS, TERMS, SEEDS, CURVE)}
 """Analyses by name, in the order of the report."""

@@ -43,26 +43,41 @@ def find_model(
 ) -> Path:
     """Path of the model file to use. `auto` prefers the user's own models to shipped ones.
 
-    Only models of the default recipe with random lengths are shipped; a folder of weights may hold models of any
-    method.
+    Only models of the default recipe with random lengths are shipped. A folder of weights may hold models of any
+    method; what its subfolder of the environment lacks is taken from the shipped ones, so a baseline needs no copy of
+    the Length Predictor.
 
     The path is returned even if the file does not exist; opening it reports what is missing.
     """
     name = run_name(kind, recipe, horizon)
-    if not isinstance(source, str) or source not in SOURCES:
-        if not isinstance(source, str | Path) or not is_folder(Path(source)):
-            known = [*SOURCES, "a folder of weights written by `vhd models archive`"]
-            raise UnknownNameError("source of weights", shown(source), known)
-        folder = Path(source) / environment
-        # `save_pretrained` writes one environment, without a subfolder.
-        return (folder if folder.is_dir() else Path(source)) / file_name(name)
     trained = run_folder(environment, name) / "model.safetensors"
     shipped = shipped_path(environment, kind)
+    ships = horizon is None and recipe == "default" and shipped.exists()
+    if not isinstance(source, str) or source not in SOURCES:
+        path = _in_folder(environment, name, source)
+        return shipped if ships and not path.exists() and path.parent != Path(source) else path
     if horizon is not None or recipe != "default" or source == "trained":
         return trained
-    if source == "shipped" or (not trained.exists() and shipped.exists()):
+    if source == "shipped" or (not trained.exists() and ships):
         return shipped
     return trained
+
+
+def find_run(environment: str, run: str, source: Source = "auto") -> Path:
+    """Path of the model file of a run of this name: in a folder of weights, or in the cache folder."""
+    if isinstance(source, str) and source in SOURCES:
+        return run_folder(environment, run) / "model.safetensors"
+    return _in_folder(environment, run, source)
+
+
+def _in_folder(environment: str, run: str, source: Source) -> Path:
+    """Path of a run's model in a folder of weights; raises `UnknownNameError` if there is no such folder."""
+    if not isinstance(source, str | Path) or not is_folder(Path(source)):
+        known = [*SOURCES, "a folder of weights written by `vhd models archive`"]
+        raise UnknownNameError("source of weights", shown(source), known)
+    folder = Path(source) / environment
+    # `save_pretrained` writes one environment, without a subfolder.
+    return (folder if folder.is_dir() else Path(source)) / file_name(run)
 
 
 def trained_models(environment: str) -> dict[str, Path]:
