@@ -8,6 +8,7 @@ import pytest
 from length_toys import toy_spec
 
 from vhdiffuser.errors import DataError
+from vhdiffuser.length.centring import _in_box, to_the_middle
 from vhdiffuser.length.config import RelayGraphConfig
 from vhdiffuser.length.hops import centred
 from vhdiffuser.length.route import Route, RouteGraph
@@ -169,3 +170,16 @@ def test_files_that_count_centring_in_radii_keep_their_routes(tmp_path: Path) ->
     save_model(tmp_path / "bad.safetensors", tensors, replace(header, config={**header.config, "centring": [0.3]}))
     with pytest.raises(DataError, match="1 numbers for 2 dimensions"):
         RouteGraph.load(tmp_path / "bad.safetensors")
+
+
+def test_a_path_moves_to_the_mean_of_the_landmarks_in_its_box() -> None:
+    rng = np.random.default_rng(0)
+    places, reach = rng.uniform(-1, 1, (300, 2)).astype(np.float32), np.array([0.3, 0.2])
+    points = rng.uniform(-2, 2, (40, 2)).astype(np.float32)  # some have no landmark near
+    near = _in_box((points / reach).astype(np.float32), (places / reach).astype(np.float32).T)
+    wanted = [(np.abs(place - point) <= reach).all() for point in points.astype(np.float64) for place in places]
+    np.testing.assert_array_equal(near.ravel(), wanted)
+    assert not near.any(axis=1).all()
+
+    lone = np.array([[5.0, 0.0], [6.0, 0.0], [8.0, 0.0]])  # far from every landmark: only spaced evenly
+    np.testing.assert_allclose(to_the_middle(lone, places, reach, 1.0), [[5, 0], [6, 0], [7, 0], [8, 0]], atol=1e-6)

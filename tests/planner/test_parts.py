@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from corridor_toys import SPEC, WAY, corridor, corridor_planner
 
-from vhdiffuser.length.route import RouteGraph, evenly
+from vhdiffuser.length.centring import evenly
+from vhdiffuser.length.route import RouteGraph
 from vhdiffuser.planner.parts import AHEAD, ALONE, TOGETHER, Part, mended, rounds
 from vhdiffuser.planner.planner import Planner
 from vhdiffuser.trajectories import Plan

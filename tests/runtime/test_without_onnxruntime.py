@@ -1,4 +1,4 @@
-"""Without ONNX Runtime: the same plans, by numpy; and clear words where a model or an installation is damaged."""
+"""With numpy and safetensors alone: the same plans; and clear words where a model or an installation is damaged."""
 
 from __future__ import annotations
 
@@ -18,31 +18,66 @@ from vhdiffuser.runtime.numpy_session import NumpySession
 from vhdiffuser.runtime.onnx_file import Graph
 from vhdiffuser.runtime.unet import unet_model
 from vhdiffuser.torch_network import arrays
+from vhdiffuser.weights.places import shipped_environments
 
-CODE = """
+ALONE = """
 import json, sys
-sys.modules["onnxruntime"] = None  # as where it is not installed
+ABSENT = {"onnxruntime", "scipy", "gymnasium", "mujoco", "h5py", "tyro", "shtab", "rich", "matplotlib", "PIL",
+          "typing_extensions", "torch", "accelerate"}
+class Absent:  # as where they are not installed
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ABSENT:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, Absent())
 import vhdiffuser
-for name in sys.argv[1:]:
-    planner = vhdiffuser.load_planner(name)
-    composed = planner.plan([1, 1, 0, 0], [7, 9], seed=5)
-    whole = planner.with_options(piece=0).plan([1, 1, 0, 0], [3, 5], seed=5)
-    print(json.dumps([composed.states.tolist(), whole.states.tolist()]))
 """
+
+
+def run_alone(code: str, *arguments: str) -> list[str]:
+    """Lines printed by code that runs with numpy and safetensors alone."""
+    command = [sys.executable, "-c", ALONE + code, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
 
 
 @pytest.mark.slow
 def test_plans_and_lengths_are_the_same_from_weights_and_from_an_exported_folder(tmp_path: Path) -> None:
     export_onnx(vhdiffuser.load_planner("maze2d-large"), tmp_path / "exported")
     names = ["maze2d-large", str(tmp_path / "exported")]
-    done = subprocess.run([sys.executable, "-c", CODE, *names], capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    for name, line in zip(names, done.stdout.splitlines(), strict=True):
+    lines = run_alone(
+        """
+for name in sys.argv[1:]:
+    planner = vhdiffuser.load_planner(name)
+    composed = planner.plan([1, 1, 0, 0], [7, 9], seed=5)
+    whole = planner.with_options(piece=0).plan([1, 1, 0, 0], [3, 5], seed=5)
+    print(json.dumps([composed.states.tolist(), whole.states.tolist()]))
+""",
+        *names,
+    )
+    for name, line in zip(names, lines, strict=True):
         planner = vhdiffuser.load_planner(name)
         composed, whole = json.loads(line)
         np.testing.assert_allclose(composed, planner.plan([1, 1, 0, 0], [7, 9], seed=5).states, atol=1e-4)
         wanted = planner.with_options(piece=0).plan([1, 1, 0, 0], [3, 5], seed=5)
         np.testing.assert_allclose(whole, wanted.states, atol=1e-4)
+
+
+@pytest.mark.slow
+def test_everything_that_ships_plans_with_numpy_alone() -> None:
+    lines = run_alone(
+        """
+for name in sys.argv[1:]:
+    planner = vhdiffuser.load_planner(name, outside="ignore")
+    start, goal = planner.normalizer.unnormalize(planner.normalizer.low * 0 + [[-0.5], [0.5]])
+    print(planner.plan(start, planner.spec.goal_of(goal)).length)
+""",
+        *shipped_environments(),
+    )
+    for name, length in zip(shipped_environments(), lines, strict=True):
+        planner = vhdiffuser.load_planner(name, outside="ignore")
+        start, goal = planner.normalizer.unnormalize(planner.normalizer.low * 0 + [[-0.5], [0.5]])
+        assert planner.plan(start, planner.spec.goal_of(goal)).length == int(length)
 
 
 def test_an_installation_that_cannot_be_imported_is_not_passed_over(tmp_path: Path) -> None:

@@ -13,13 +13,14 @@ With stride 1, as in the paper, K = L.
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 
 from vhdiffuser.types import EnvSpec, FloatArray, IntArray
 
-DENSE = 64
-"""Up to this many knots, the smoothing spline is solved with a cached inverse."""
+BLOCK = 16
+"""Knots per block in which smoothing splines are solved."""
 
 
 def knot_count(length: int, stride: int) -> int:
@@ -142,39 +143,49 @@ def smoothed(
     observed = np.zeros_like(places) if slopes is None else slopes
     given = np.stack([places, observed], axis=2).reshape(B, 2 * K, n)  # (B, 2K, n)
     case = (K, spacing, time, slopes is not None, known_end)
-    if K <= DENSE:
-        solution = (_inverse(*case) @ given).reshape(B, K, 2, n)
-        return solution[:, :, 0], solution[:, :, 1]
-    from scipy.linalg import cho_solve_banded
-
-    factor, weights = _factor(*case)
-    right = np.moveaxis(given * weights[:, None], 1, 0).reshape(2 * K, B * n)
-    banded = cho_solve_banded((factor, True), right, overwrite_b=True, check_finite=False).reshape(K, 2, B, n)
-    return np.moveaxis(banded[:, 0], 0, 1), np.moveaxis(banded[:, 1], 0, 1)
+    solution = _solve(*_blocks(*case), np.moveaxis(given, 1, 0).reshape(2 * K, B * n)).reshape(K, 2, B, n)
+    return np.moveaxis(solution[:, 0], 0, 1), np.moveaxis(solution[:, 1], 0, 1)
 
 
-@lru_cache(maxsize=256)
-def _inverse(K: int, h: float, time: float, with_slopes: bool, known_end: tuple[bool, bool]) -> FloatArray:
-    """(2K, 2K) map from observations at knots to the spline's values and slopes: one matrix product, no scipy
-    needed."""
-    band, weights = _equations(K, h, time, with_slopes, known_end)
-    whole = np.zeros((2 * K, 2 * K))
-    for off in range(4):
-        at = np.arange(2 * K - off)
-        whole[at + off, at] = whole[at, at + off] = band[off, : 2 * K - off]
-    scale = 1 / np.sqrt(band[0])  # entries span nine orders of magnitude
-    return scale[:, None] * np.linalg.inv(whole * scale * scale[:, None]) * (scale * weights)
+Block = tuple[slice, FloatArray, FloatArray]
+"""Rows of a block of equations, the inverse of its matrix after elimination of the blocks before it, and its coupling
+to the block before (empty in the first)."""
 
 
 @lru_cache(maxsize=1024)
-def _factor(
+def _blocks(
     K: int, h: float, time: float, with_slopes: bool, known_end: tuple[bool, bool]
-) -> tuple[FloatArray, FloatArray]:
-    """Cholesky factor of the equations, (4, 2K) in banded form, and the weights; shared by plans of equal length."""
-    from scipy.linalg import cholesky_banded
-
+) -> tuple[list[Block], FloatArray, FloatArray]:
+    """Block elimination of the equations, which couple neighbouring knots only; factors of the solution and of the
+    observations. Shared by plans of equal length."""
     band, weights = _equations(K, h, time, with_slopes, known_end)
-    return cholesky_banded(band, lower=True), weights
+    scale = 1 / np.sqrt(band[0])  # entries span nine orders of magnitude
+    blocks: list[Block] = []
+    for first in range(0, 2 * K, 2 * BLOCK):
+        begin, last = max(first - 2 * BLOCK, 0), min(first + 2 * BLOCK, 2 * K)
+        matrix = np.zeros((last - begin, last - begin))
+        for off in range(min(4, last - begin)):
+            at = np.arange(last - begin - off)
+            matrix[at + off, at] = matrix[at, at + off] = band[off, begin : last - off]
+        matrix *= scale[begin:last] * scale[begin:last, None]
+        own, coupling = matrix[first - begin :, first - begin :], matrix[first - begin :, : first - begin]
+        if blocks:
+            own = own - coupling @ blocks[-1][1] @ coupling.T
+        blocks.append((slice(first, last), np.linalg.inv(own), coupling))
+    return blocks, scale, scale * weights
+
+
+def _solve(blocks: list[Block], scale: FloatArray, weights: FloatArray, given: FloatArray) -> FloatArray:
+    """Solve the equations for (2K, m) observations: forward elimination, then backward substitution."""
+    x = given * weights[:, None]
+    for (before, inverse, _), (rows, _, coupling) in pairwise(blocks):
+        x[rows] -= coupling @ (inverse @ x[before])
+    rows, inverse, _ = blocks[-1]
+    x[rows] = inverse @ x[rows]
+    for (after, _, coupling), (rows, inverse, _) in pairwise(blocks[::-1]):
+        x[rows] = inverse @ (x[rows] - coupling.T @ x[after])
+    x *= scale[:, None]
+    return x
 
 
 def _equations(

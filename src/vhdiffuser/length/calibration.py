@@ -17,6 +17,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from math import erfc, sqrt
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -80,6 +83,11 @@ class Calibration:
         if self.default_risk is not None and not 0 < self.default_risk < 1:
             raise DataError(f"'default_risk' must be a probability between 0 and 1, got {self.default_risk}.")
 
+    @cached_property
+    def _scores(self) -> FloatArray:
+        """(W, K) normal quantiles of the failures."""
+        return _normal(self.failure)
+
     def expected(self, steps: npt.ArrayLike, places: FloatArray) -> FloatArray:
         """(B,) predicted steps f, (B, 2 p) normalised starts and goals -> (B,) expected steps e."""
         predicted = np.atleast_1d(np.asarray(steps, np.float64))
@@ -92,7 +100,7 @@ class Calibration:
 
         If no multiple meets it, the one with the lowest failure probability, which then exceeds the risk.
         """
-        curves = self._near(_normal(self.failure), steps)  # (B, K)
+        curves = self._near(self._scores, steps)  # (B, K)
         places, accepted = np.log(self.multiples), float(_normal(np.array(risk)))
         best = curves.argmin(axis=1)
         multiples, scores = self.multiples[best].copy(), curves.min(axis=1)
@@ -114,7 +122,7 @@ class Calibration:
 
         Outside the range of tried horizons, the nearest one applies.
         """
-        return 1 - _share(self._at(_normal(self.failure), steps, lengths))
+        return 1 - _share(self._at(self._scores, steps, lengths))
 
     def interval(self, steps: npt.ArrayLike, lengths: npt.ArrayLike) -> FloatArray:
         """(B,) expected steps, (B,) horizons -> (B, 2): 10 and 90 % quantile of the time of arrival, if it does arrive.
@@ -205,14 +213,14 @@ def refine(
     from scipy.optimize import minimize
     from scipy.special import log_ndtr
 
-    z = calibration._at(_normal(calibration.failure), expected, lengths)
+    z = calibration._at(calibration._scores, expected, lengths)
     sign = np.where(arrived, -1.0, 1.0)
 
     def cost(ab: FloatArray) -> float:
         return float(-log_ndtr(sign * (ab[0] + ab[1] * z)).sum() + (ab[0] ** 2 + (ab[1] - 1) ** 2) / (2 * 0.3**2))
 
     a, b = minimize(cost, np.array([0.0, 1.0]), method="L-BFGS-B", bounds=[(-1, 1), (0.5, 2)]).x
-    failure = _share(a + b * _normal(calibration.failure))
+    failure = _share(a + b * calibration._scores)
     if not arrived.any():
         return replace(calibration, failure=failure)
     times = (taken[:, None] - _WITHIN) / lengths[:, None]  # (N, 3)
@@ -278,13 +286,10 @@ def _quantiles(times: FloatArray, weights: FloatArray) -> FloatArray:
 
 def _normal(share: FloatArray) -> FloatArray:
     """Normal quantile of a failure fraction: linear in the log horizon if the required horizon is lognormal."""
-    from scipy.special import ndtri
-
-    return ndtri(np.clip(share, 1e-6, 1 - 1e-3))
+    quantile = NormalDist().inv_cdf  # scipy's would take longer to import than a plan takes
+    return np.reshape([quantile(value) for value in np.clip(share, 1e-6, 1 - 1e-3).ravel().tolist()], np.shape(share))
 
 
 def _share(scores: FloatArray) -> FloatArray:
     """Inverse of `_normal`."""
-    from scipy.special import ndtr
-
-    return ndtr(scores)
+    return np.reshape([erfc(-value / sqrt(2)) / 2 for value in scores.ravel().tolist()], scores.shape)

@@ -21,6 +21,7 @@ import numpy as np
 
 from vhdiffuser.arguments import as_amount, as_whole, from_fields
 from vhdiffuser.errors import DataError, VhdError
+from vhdiffuser.length.centring import to_the_middle
 from vhdiffuser.length.config import MOST_LANDMARKS, RelayGraphConfig
 from vhdiffuser.length.grid import LandmarkGrid
 from vhdiffuser.length.hops import CANDIDATES, centred, cover, observed_hops, steps_to_move
@@ -38,8 +39,6 @@ _FEW = 64
 """Up to this many points are compared with all landmarks; more use a tree, which takes a moment to import."""
 _MANY = 4096
 """Pairs up to which their routes are followed rather than the rows of all their goals filled."""
-_CENTRINGS = 4
-"""Number of iterations that centre a route in the surrounding data."""
 _CROWD = 100_000
 """Number of states used to centre landmarks and measure density."""
 _ALONG = 9
@@ -275,13 +274,6 @@ class RouteGraph:
         return cKDTree(self.places)
 
     @cached_property
-    def _boxes(self) -> cKDTree:
-        """The landmarks in units of `centring`."""
-        from scipy.spatial import cKDTree
-
-        return cKDTree(self.places / self.centring)
-
-    @cached_property
     def _reversed(self) -> csr_matrix:
         """Costs of hops from goal to start, in scipy's sparse format."""
         from scipy.sparse import csr_matrix
@@ -302,25 +294,9 @@ class RouteGraph:
         places = np.concatenate([start[None], self.places[nodes[1:-1]], goal[None]])
         steps = self._steps[there, here] - self._steps[there, [here, *nodes[1:-1], there]]
         if self.centring.all() and len(places) > 2:
-            places = self._centred(places)
+            places = to_the_middle(places, self.places, self.centring, 0.5 * self.radius)
             steps = np.linspace(0.0, steps[-1], len(places))
         return Route(places, steps.astype(np.float64), known=True)
-
-    def _centred(self, path: FloatArray) -> FloatArray:
-        """A path (n, goal_dim) relaxed to the middle of the data, as points half a radius apart.
-
-        Landmarks cover the data evenly, so the mean of those around a point lies farther from the data's edge, up to
-        the middle of a corridor.
-        """
-        length = np.linalg.norm(np.diff(path, axis=0), axis=1).sum()
-        points = evenly(path, max(3, int(length / (0.5 * self.radius)) + 1))
-        for _ in range(_CENTRINGS):
-            around = self._boxes.query_ball_point(points[1:-1] / self.centring, 1.0, p=np.inf)
-            pairs = zip(around, points[1:-1], strict=True)
-            points[1:-1] = [self.places[near].mean(axis=0) if near else own for near, own in pairs]
-            points[1:-1] = (points[:-2] + 2 * points[1:-1] + points[2:]) / 4
-            points = evenly(points, len(points))
-        return points.astype(np.float32)
 
     def outside(self, forbidden: Callable[[FloatArray], BoolArray]) -> RouteGraph | None:
         """The graph without hops through a forbidden region; None if no hops remain.
@@ -376,10 +352,3 @@ def _check_arrays(
         raise DataError("its arrays disagree on the number of landmarks or hops")
     if starts.dtype.kind != "i" or stops.dtype.kind != "i" or (hops <= 0).any():
         raise DataError("a hop does not connect two landmarks in a positive number of steps")
-
-
-def evenly(path: FloatArray, count: int) -> FloatArray:
-    """(count, goal_dim) points, evenly spaced along a path (n, goal_dim)."""
-    travelled = np.cumsum(np.linalg.norm(np.diff(path, axis=0, prepend=path[:1]), axis=1))
-    distances = np.linspace(0.0, travelled[-1], count)
-    return np.stack([np.interp(distances, travelled, column) for column in path.T], axis=1)

@@ -10,7 +10,7 @@ import numpy as np
 
 from vhdiffuser.diffusion.config import PlannerConfig
 from vhdiffuser.diffusion.guidance import Cost, Guidance
-from vhdiffuser.diffusion.interpolation import DENSE, control_rate, knot_count, smoothed
+from vhdiffuser.diffusion.interpolation import control_rate, knot_count
 from vhdiffuser.diffusion.noise import Noise
 from vhdiffuser.diffusion.options import PlanningOptions
 from vhdiffuser.diffusion.sampler import Clean, clamp_mask, framed_clean, network_clean, sample
@@ -98,12 +98,9 @@ class Denoiser:
         return [plans[member] for member in range(len(starts))]
 
     def warm_up(self) -> None:
-        """Prepare everything that a plan of any length needs: the network's graphs, and imports for the splines of long
-        plans."""
+        """Build the network's graphs, for plans of any length."""
         if isinstance(self.network, UnetNetwork):
             self.network.warm_up()
-        if self.options.smoothing and self.tube is not None:
-            smoothed(np.zeros((1, DENSE + 1, 1)), None, 1.0, 1.0, (True, True))
 
     @cached_property
     def network_normalizer(self) -> Normalizer:

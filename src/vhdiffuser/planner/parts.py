@@ -14,7 +14,8 @@ from typing import Protocol
 import numpy as np
 
 from vhdiffuser.diffusion.guidance import Cost
-from vhdiffuser.length.route import Route, RouteGraph, evenly
+from vhdiffuser.length.centring import evenly
+from vhdiffuser.length.route import Route, RouteGraph
 from vhdiffuser.planner.candidates import (
     StepsPredictor,
     best_candidates,
