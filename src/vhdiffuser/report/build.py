@@ -225,10 +225,11 @@ def draw_figures(
 
 
 def _margin(config: Mapping[str, Any]) -> str:
-    """What sets plan lengths: gamma, a risk or a fixed horizon; third-party planners have none of these."""
+    """What sets plan lengths: gamma or a risk, and a wait, or a fixed horizon; third-party planners have none."""
     if config["horizon"] is not None:
         return f"L = {config['horizon']}"
-    return str(config.get("gamma", "-")) if config.get("risk") is None else f"risk {config['risk']:g}"
+    margin = str(config.get("gamma", "-")) if config.get("risk") is None else f"risk {config['risk']:g}"
+    return f"{margin}, wait {config['wait']}" if config.get("wait") else margin
 
 
 def _by_gamma(found: Sequence[ResultFile], environment: str) -> list[tuple[float, Summary]]:
