@@ -22,7 +22,7 @@ from vhdiffuser.cli import run
 from vhdiffuser.cluster import run_on_ray
 from vhdiffuser.data.store import dataset_path
 from vhdiffuser.diffusion.options import PlanningOptions
-from vhdiffuser.errors import DataError
+from vhdiffuser.errors import DataError, VhdError
 from vhdiffuser.results.rows import Row, read_folder
 
 pytest.importorskip("ray", reason="needs the extra 'ray'")
@@ -140,6 +140,33 @@ def lose_a_busy_node(nodes: Nodes, folder: Path) -> None:
     lost = min(node for _, node in begun(folder))
     nodes.lose_one(lost)
     (folder / "lost").write_text(lost)
+
+
+@pytest.mark.parametrize(
+    ("raised", "told"),
+    [
+        (
+            lambda ray: ConnectionError("refused\nand more"),
+            r"no Ray cluster at there:1 \(refused\)\. .* RAY_AUTH_MODE=token",
+        ),
+        (
+            lambda ray: ray.exceptions.AuthenticationError("No token was found. See"),
+            r"not joined \(No token was found\)",
+        ),
+    ],
+)
+def test_a_cluster_that_cannot_be_joined_is_told_in_words(
+    raised: Callable[[Any], Exception], told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import ray
+
+    def refuse(**options: Any) -> None:
+        raise raised(ray)
+
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", refuse)
+    with pytest.raises(VhdError, match=told):
+        list(run_on_ray(abs, [(1,)], "there:1"))
 
 
 def test_errors_of_a_job_are_told_as_they_are_here(nodes: Nodes, tmp_path: Path) -> None:

@@ -66,9 +66,15 @@ class RayPool:
                     reason = str(error).partition("\n")[0]
                     raise VhdError(
                         f"no Ray cluster at {address} ({reason}). Start one with `ray start --head`, or use "
-                        "--ray auto to run on this machine."
+                        "--ray auto to run on this machine. If it needs a token, set RAY_AUTH_MODE=token."
                     ) from error
                 self._start_here(quiet)
+            except self._ray.exceptions.RayError as error:  # Ray's AuthenticationError, from 2.52 on
+                reason = str(error).partition(". ")[0]
+                raise VhdError(
+                    f"the Ray cluster at {address} was not joined ({reason}). Copy ~/.ray/auth_token from its head, "
+                    "where `ray get-auth-token` prints the token, or set RAY_AUTH_TOKEN."
+                ) from error
 
     def _start_here(self, options: dict[str, Any]) -> None:
         try:

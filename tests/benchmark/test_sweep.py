@@ -108,6 +108,14 @@ def test_axes_space_few_values_evenly_and_many_by_size():
     assert len(ticks) == 5
 
 
+def test_measured_values_stand_by_their_size_and_a_single_one_in_the_middle():
+    heights, ticks = _axis([55.1, 55.2, 74.5], measured=True)
+    assert heights[1] - heights[0] < 0.01
+    assert heights[2] == pytest.approx(0.96)
+    assert [label for _, label in ticks] == ["55.1", "59.95", "64.8", "69.65", "74.5"]
+    assert _axis([100.0, 100.0], measured=True) == ([0.5, 0.5], [(0.5, "100")])
+
+
 def test_the_table_has_fields_and_protocols():
     cell = {"n": 10, "success_rate": 0.5, "success_rate_interval": [0.2, 0.8], "steps": 7.0}
     result = {"environment": "maze2d-umaze", "seed": 0, "values": {"planner.stride": 4}, "ss": cell}

@@ -25,8 +25,9 @@ sys.path.insert(0, "tests/web")
 from web_toys import toy_library
 from vhdiffuser.web.library import Library
 Library.of_weights = classmethod(lambda cls, source: toy_library())
-from vhdiffuser.cli import run
-sys.exit(run(["serve", "--port", "0", "--no-browser", *sys.argv[1:]]))
+from vhdiffuser.cli import main
+sys.argv[1:1] = ["serve", "--port", "0", "--no-browser"]
+main()
 """
 
 
@@ -35,7 +36,8 @@ def serving(*options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """The command as a process, and the first line that it prints."""
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     command = [sys.executable, "-c", PROGRAM, *options]
-    process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    process = subprocess.Popen(command, cwd=ROOT, env=environment, text=True, **pipes)
     assert process.stdout is not None
     try:
         yield process, process.stdout.readline()
@@ -61,7 +63,8 @@ def test_it_serves_the_page_and_the_client_example_and_ends_on_ctrl_c(served):
     told = subprocess.run(client, capture_output=True, text=True, timeout=120, check=True).stdout
     assert [line.split()[0] for line in told.splitlines()] == ["maze2d-umaze:", "horizon", "plan", "execution"]
     process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=60) in (0, 130)
+    said = process.communicate(timeout=60)[1]
+    assert (process.returncode, said) == (130, "vhd: the server has stopped.\n")
 
 
 @pytest.mark.slow
@@ -71,6 +74,14 @@ def test_one_line_of_json_when_it_listens():
         assert told["models"] == ["maze2d-umaze"]  # the toy library has a large maze without weights
         with urllib.request.urlopen(told["address"], timeout=60) as answer:
             assert answer.status == 200
+
+
+@pytest.mark.slow
+def test_sigterm_ends_it_as_quietly():
+    with serving("--quiet") as (process, _):
+        process.send_signal(signal.SIGTERM)
+        said = process.communicate(timeout=60)[1]
+    assert (process.returncode, said) == (143, "vhd: the server has stopped.\n")
 
 
 def test_a_taken_port_says_so(capsys):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import warnings
 import webbrowser
 from dataclasses import dataclass
 from functools import partial
 
 from vhdiffuser.console import err, out
-from vhdiffuser.errors import VhdWarning, needs_extra
+from vhdiffuser.errors import Interrupted, VhdWarning, needs_extra
 from vhdiffuser.weights.places import Source
 
 
@@ -70,7 +71,10 @@ class Serve:
             warnings.simplefilter("ignore", VhdWarning)  # the page shows them
             port = listening.getsockname()[1]
             on_start = partial(self._announce, port, token, ready)
-            serve(library, listening, known_hosts(self.host), token, workers, on_start)
+            try:
+                serve(library, listening, known_hosts(self.host), token, workers, on_start)
+            except KeyboardInterrupt as stop:
+                raise Interrupted(getattr(stop, "signal", signal.SIGINT), "the server has stopped.") from stop
 
     def _announce(self, port: int, token: str | None, ready: list[str]) -> None:
         """Print the URL, and open the browser."""

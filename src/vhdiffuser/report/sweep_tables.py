@@ -60,14 +60,15 @@ def draw_parallel(results: Sequence[dict[str, Any]], protocol: str, path: Path) 
     axes += [("seed", [result["seed"] for result in results])]
     axes = [(name, values) for name, values in axes if len({str(value) for value in values}) > 1]
     rates = np.array([100 * result[protocol]["success_rate"] for result in results])
+    varied = len(axes)
     axes += [(f"SR % ({protocol})", rates.tolist())]
     axes += [(f"AES ({protocol})", [result[protocol]["steps"] for result in results])]
     figure = Figure(figsize=(2.2 * max(len(axes), 2) + 1.5, 4.5), layout="constrained")
     plot = figure.add_subplot()
-    scale = Normalize(rates.min() - 1e-9, rates.max() + 1e-9)
+    scale = Normalize(min(rates.min(), rates.max() - 1), rates.max())
     heights = []
     for x, (_, values) in enumerate(axes):
-        places, ticks = _axis(values)
+        places, ticks = _axis(values, measured=x >= varied)
         heights.append(places)
         plot.axvline(x, color="0.6", linewidth=1, zorder=1)
         for place, label in ticks:
@@ -84,13 +85,16 @@ def draw_parallel(results: Sequence[dict[str, Any]], protocol: str, path: Path) 
     save_figure(figure, path)
 
 
-def _axis(values: Sequence[Any]) -> tuple[list[float], list[tuple[float, str]]]:
-    """Heights of values on an axis from 0 to 1, and its ticks. Few values are spaced evenly, many by magnitude."""
+def _axis(values: Sequence[Any], measured: bool = False) -> tuple[list[float], list[tuple[float, str]]]:
+    """Heights of values on an axis from 0 to 1, and its ticks. Few values are spaced evenly; many of them, and those
+    that were measured, by magnitude."""
     distinct = sorted(
         set(values), key=lambda value: (isinstance(value, str), value if _is_number(value) else str(value))
     )
-    if len(distinct) <= 8 or not all(_is_number(value) for value in distinct):
-        span = max(len(distinct) - 1, 1)
+    if len(distinct) == 1:
+        return [0.5] * len(values), [(0.5, _shown(distinct[0]))]
+    if not all(_is_number(value) for value in distinct) or (len(distinct) <= 8 and not measured):
+        span = len(distinct) - 1
         height = {str(value): _GAP + (1 - 2 * _GAP) * number / span for number, value in enumerate(distinct)}
         return [height[str(value)] for value in values], [(height[str(value)], _shown(value)) for value in distinct]
     low, high = float(distinct[0]), float(distinct[-1])
