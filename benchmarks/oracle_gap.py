@@ -12,8 +12,8 @@ counted. The oracle is the least of noisy costs, measured on the plans that choo
 smaller.
 
 Lengths that cannot be the oracle's are not executed in full: those with more failures than allowed, and those that cost
-more than `SLACK` times the best. Executions are kept in `--out`: an interrupted run goes on where it stopped, and one
-with more plans adds to them.
+more than `SLACK` times the best or are longer than `REACH` times it. Executions are kept in `--out`: an interrupted run
+goes on where it stopped, and one with more plans adds to them.
 """
 
 from __future__ import annotations
@@ -45,9 +45,12 @@ from vhdiffuser.types import FloatArray, Instance, IntArray
 
 MULTIPLES = np.arange(0.7, 1.4001, 0.025).round(3).tolist()
 RISKS = (0.05, 0.01)
-FIRST = 4
+FIRST = 2
 """Plans at every length; four times as many at those that remain, and so on."""
 SLACK = 1.02
+"""Lengths that cost more than so many times the best are not executed further."""
+REACH = 1.1
+"""Lengths longer than so many times the best are not executed at all: they take longer."""
 BATCH = 2000
 """Executions between two saves."""
 
@@ -161,11 +164,20 @@ def due(outcomes: Outcomes, grid: Sequence[Sequence[int]], own: Sequence[set[int
         for risk in RISKS:
             for length in outcomes.rivals(pair, lengths, risk, plans):
                 wanted.setdefault(length, min(4 * outcomes.count(pair, length), plans))
-        for length in lengths:
+        for length in started(outcomes, pair, lengths, plans):
             wanted.setdefault(length, min(FIRST, plans))
         for length, until in wanted.items():
             jobs += [(pair, length, plan) for plan in range(outcomes.count(pair, length), until)]
     return jobs
+
+
+def started(outcomes: Outcomes, pair: int, lengths: Sequence[int], plans: int) -> list[int]:
+    """The lengths to begin with: the lower half, then all up to a little beyond the safest oracle known."""
+    lower = [length for length in lengths if length <= REACH * np.mean(lengths)]
+    if not all(outcomes.count(pair, length) for length in lower):
+        return lower
+    best = outcomes.oracle(pair, lengths, min(RISKS), plans)
+    return [length for length in lengths if best is None or length <= REACH * best]
 
 
 def gap(

@@ -11,7 +11,7 @@ import pytest
 
 from vhdiffuser import Planner, calibrate, load_planner
 from vhdiffuser.benchmark.calibrate import REFINED_AT, predicted_pairs, recorded_arrivals
-from vhdiffuser.benchmark.calibration_check import check_calibration
+from vhdiffuser.benchmark.calibration_check import check_calibration, mean_interval
 from vhdiffuser.cli import run
 from vhdiffuser.cli.calibrate import check_lines
 from vhdiffuser.envs.registry import get_environment
@@ -82,10 +82,18 @@ def test_promises_are_compared_with_what_came_of_them(planner, tmp_path: Path) -
         assert result["average_executed_steps"] == pytest.approx(np.mean([row.steps for row in rows]))
         low, high = result["failure_interval"]
         assert low <= result["failure"] <= high
+        low, high = result["coverage_interval"]
+        assert low <= result["interval_coverage"] <= high
         of_bands = [band["failure"] for band in result["bands"].values()]
         assert np.mean(of_bands) == pytest.approx(result["failure"])  # thirds
     assert len(check_lines(results)) == 1 + 3 * 4
     assert results == check_calibration(own, get_environment(ENV), tmp_path, n=30, seed=93, risks=(0.3, 0.1))
+
+
+def test_the_interval_of_a_mean_is_that_of_a_normal_variable() -> None:
+    inside = np.array([1.0] * 80 + [0.0] * 20)
+    assert mean_interval(inside) == pytest.approx((0.8 - 1.96 * 0.04, 0.8 + 1.96 * 0.04))
+    assert mean_interval(np.ones(5)) == (1.0, 1.0)
 
 
 @pytest.mark.parametrize(

@@ -105,6 +105,18 @@ def test_a_horizon_that_is_too_long_is_not_chosen():
     assert calibration.probability([middle], [2 * steps[n // 2] + 2])[0] == pytest.approx(0.4, abs=0.08)
 
 
+def test_horizons_shorter_than_all_that_were_tried_count_as_failures(rng):
+    """Four of five arrive at the shortest horizon tried: what fewer steps would do is not known, so not promised."""
+    steps, needed = draw(rng, 2000)
+    tables = executed(steps, np.where(rng.random(2000) < 0.8, 0.5, needed), np.array([1.0, 1.1, 1.25, 1.5]))
+    calibration = fit(steps, anywhere(rng, 2000), *tables)
+    expected = calibration.expected(steps, anywhere(rng, 2000))
+    at_least = calibration.margin(expected, 0.3)[0] * (expected + 1) / (steps + 1)
+    assert np.quantile(at_least, 0.05) > 0.9
+    far = steps > 30  # the nearest have the least length of all, which is taken for the planner's own least
+    assert calibration.probability(expected, 0.7 * (steps + 1))[far].max() < 0.1
+
+
 def test_the_curve_is_the_best_of_those_with_one_minimum(rng):
     for _ in range(20):
         means = (rng.random((60, 8)) < rng.uniform(0, 1, 8)).mean(axis=0)

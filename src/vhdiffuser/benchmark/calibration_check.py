@@ -43,9 +43,9 @@ def check_calibration(
     """One result per risk, and one for the planner's own gamma, all on the same n instances of a seed.
 
     Each contains the promised and the realised failure rate (with its 95 % binomial interval), overall and by distance
-    band, the fraction of arrivals within their 10 to 90 % interval, and the executed steps. Rows are written to
-    `folder/risk-RISK` and `folder/gamma-GAMMA`; existing rows are reused. `models` are the digests of the model files
-    recorded in rows (default: of the networks).
+    band, the fraction of arrivals within their 10 to 90 % interval (with its own 95 % interval), and the executed
+    steps. Rows are written to `folder/risk-RISK` and `folder/gamma-GAMMA`; existing rows are reused. `models` are the
+    digests of the model files recorded in rows (default: of the networks).
     """
     calibration = applicable(planner)
     protocol = calibration.made.get("protocol")
@@ -103,7 +103,14 @@ def _share(of: BoolArray, arrived: BoolArray, promised: FloatArray, inside: Floa
         "failure": failures / n,
         "failure_interval": list(wilson_interval(failures, n)),
         "interval_coverage": float(inside[came].mean()) if came.any() else None,
+        "coverage_interval": list(mean_interval(inside[came])) if came.any() else None,
     }
+
+
+def mean_interval(values: FloatArray) -> tuple[float, float]:
+    """95 % interval of the mean of (n,) shares, by their standard deviation."""
+    mean, off = float(values.mean()), 1.96 * float(values.std()) / len(values) ** 0.5
+    return max(mean - off, 0.0), min(mean + off, 1.0)
 
 
 def _reliability(arrived: BoolArray, promised: FloatArray, bins: int = 4) -> list[list[float]]:

@@ -44,6 +44,8 @@ FEWEST = 40
 """Instances that a calibration needs: 10 in a window."""
 _WITHIN = np.array([5, 3, 1]) / 6
 """An arrival at step k happens between k - 1 and k: it counts as three arrivals, so long before k."""
+_UNTRIED = 0.05
+"""So far below the shortest horizon tried, in its log, an instance counts as failed."""
 _TABLES = ("steps", "multiples", "failure", "low", "high")
 
 
@@ -237,19 +239,21 @@ def _at_multiples(
     """What n instances do at each of G multiples, from K horizons that were executed, (n, K) each.
 
     (n, G) failures, at the nearest of the K; (n, G, 3) times of arrival as shares of the horizon, linear in its log
-    between two that were executed, and (n, G) how much they count. `tried` are the logs of the K as multiples.
+    between two that were executed, and (n, G) how much they count. `tried` are the logs of the K as multiples. Horizons
+    below all K count as failures, unless the K begin with the least length of all: plans are never shorter.
     """
     n, K = tried.shape
     rows, last = np.arange(n), max(K - 1, 1)
     shares = (taken[..., None] - _WITHIN) / lengths[..., None]  # (n, K, 3)
     failed, weights = np.empty((n, len(GRID)), bool), np.empty((n, len(GRID)))
     times = np.empty((n, len(GRID), len(_WITHIN)))
+    least = np.where(lengths[:, 0] > lengths.min(), tried[:, 0] - _UNTRIED, -np.inf)
     for g, place in enumerate(np.log(GRID)):
         above = np.minimum(np.clip((tried < place).sum(axis=1), 1, last), K - 1)
         below = np.maximum(above - 1, 0)
         gap = tried[rows, above] - tried[rows, below]
         share = np.clip((place - tried[rows, below]) / np.where(gap > 0, gap, 1.0), 0.0, 1.0)
-        failed[:, g] = ~arrived[rows, np.where(share > 0.5, above, below)]
+        failed[:, g] = ~arrived[rows, np.where(share > 0.5, above, below)] | (place < least)
         first, second = (1 - share) * arrived[rows, below], share * arrived[rows, above]
         weights[:, g] = first + second
         mixed = first[:, None] * shares[rows, below] + second[:, None] * shares[rows, above]

@@ -12,17 +12,23 @@ import numpy as np
 def markdown_table(environment: str, results: Sequence[Mapping[str, Any]]) -> str:
     """`check_calibration` as rows of a Markdown table, in %: a share that misses its promise beyond chance is bold."""
     lines = [
-        "| | requested risk | promised | failures (95 % interval) | near | middle | far | coverage | SR | AES |",
+        "| | requested risk | promised | failures (95 % interval) | near | middle | far | coverage (95 %) | SR | AES |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     for number, result in enumerate(results):
         risk = f"gamma {result['gamma']:g}" if result["risk"] is None else f"{100 * result['risk']:g}"
         cells = [_cell(share, bold=result["risk"] is not None) for share in (result, *result["bands"].values())]
-        covered, promised = result["interval_coverage"], f"{100 * result['promised_failure']:.1f}"
-        coverage = "-" if covered is None else f"{100 * covered:.0f}"
+        promised, coverage = f"{100 * result['promised_failure']:.1f}", _coverage(result)
         ends = f"{coverage} | {100 * (1 - result['failure']):.1f} | {result['average_executed_steps']:.1f}"
         lines.append(f"| {'' if number else environment} | {risk} | {promised} | {' | '.join(cells)} | {ends} |")
     return "\n".join(lines) + "\n"
+
+
+def _coverage(result: Mapping[str, Any]) -> str:
+    if result["interval_coverage"] is None:
+        return "-"
+    low, high = result["coverage_interval"]
+    return f"{100 * result['interval_coverage']:.0f} ({100 * low:.0f} to {100 * high:.0f})"
 
 
 def _cell(share: Mapping[str, Any], bold: bool) -> str:
