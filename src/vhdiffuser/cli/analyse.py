@@ -162,7 +162,7 @@ class Lengths(Common):
 class Strides(Common):
     """Whether fixed crops generalise to other lengths, by stride: FH+LP and FH-H2, with one network per stride.
 
-    Examples:
+    All are trained alike on crops of H2 states. Examples:
 
         vhd analyse strides maze2d-medium
         vhd analyse strides maze2d-medium --strides 4 16 --updates 2000 --batch-size 64

@@ -99,7 +99,7 @@ def _draw_curve(rows: Rows, environment: str, path: Path) -> Path:
 
 
 def _draw_bars(rows: Rows, environment: str, path: Path, group: str, bar: str, value: str, title: str) -> Path:
-    """Grouped bars of `value` with intervals."""
+    """Grouped bars of `value` with intervals; hatched where the rows say that training has not seen the like."""
     groups, bars = (list(dict.fromkeys(str(row[key]) for row in rows)) for key in (group, bar))
     figure, (axes,) = new_figure(1, 1, size=4.6)
     for number, name in enumerate(bars):
@@ -108,7 +108,10 @@ def _draw_bars(rows: Rows, environment: str, path: Path, group: str, bar: str, v
         height = np.array([100 * row[value] for row in own.values()])
         ends = np.array([[100 * row["low"], 100 * row["high"]] for row in own.values()]).T
         error = np.maximum(np.stack([height - ends[0], ends[1] - height]), 0)
-        axes.bar(x, height, width=0.75 / len(bars), yerr=error, capsize=2, color=f"C{number}", label=name)
+        drawn = axes.bar(x, height, width=0.75 / len(bars), yerr=error, capsize=2, color=f"C{number}", label=name)
+        for patch, row in zip(drawn, own.values(), strict=True):
+            if row.get("seen") == "no":
+                patch.set(hatch="///", edgecolor="white")
     axes.set_xticks(range(len(groups)), groups, fontsize=7)
     axes.set_ylabel("SR [%]")
     axes.set_title(f"{environment}: {title}", fontsize=9)
@@ -126,7 +129,9 @@ def _draw_crops(rows: Rows, environment: str, path: Path) -> Path:
 
 
 def _draw_lengths(rows: Rows, environment: str, path: Path) -> Path:
-    return _draw_bars(rows, environment, path, "band", "arm", "success_rate", "lengths seen and not seen in training")
+    return _draw_bars(
+        rows, environment, path, "band", "arm", "success_rate", "lengths not seen in training are hatched"
+    )
 
 
 def _draw_strides(rows: Rows, environment: str, path: Path) -> Path:
