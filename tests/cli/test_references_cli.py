@@ -7,7 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from vhdiffuser.benchmark.sweep import Sweep, SweepConfig
+from vhdiffuser.cli import _with_references as with_references
 from vhdiffuser.cli import run
+from vhdiffuser.envs.registry import environments, get_environment, reference_of, register
+from vhdiffuser.weights.places import find_model
 
 ROBOT = """
 from dataclasses import replace
@@ -45,6 +49,38 @@ def test_where_a_name_is_wanted_the_reference_stands_for_it(robot: str, option: 
     facts = json.loads(capsys.readouterr().out)
     assert (facts["name"], facts["transitions"], facts["T_max"]) == ("corridor", 500, 128)
     assert run(["data", "info", "corridor", "--json"]) == 0, "from then on its name will do"
+
+
+@pytest.mark.parametrize("command", ["models", "recipes", "envs", "report", "serve", "completion"])
+def test_a_command_without_an_environment_of_its_own_takes_one_all_the_same(robot: str, command: str) -> None:
+    assert with_references(command, ["--env", f"{robot}:make", "--json"]) == ["--json"]
+    assert "robot" in environments()
+
+
+def test_where_a_command_has_its_own_option_or_a_subcommand_the_name_stands_there(robot: str) -> None:
+    given = ["--env", f"{robot}:make"]
+    assert with_references("leaderboard", ["results", *given]) == ["results", "--envs", "robot"]
+    assert with_references("demo", ["weights", *given]) == ["weights", "--env", "robot"]
+    assert with_references("models", ["export", *given]) == ["export", "robot"]
+    assert with_references("recipes", ["show", *given]) == ["show", "robot"]
+
+
+def test_commands_for_other_processes_keep_the_reference(robot: str, vhd_home: Path, capsys) -> None:
+    reference = f"{robot}:make"
+    for option in ([], ["--workers", "2"]):
+        assert run(["reproduce", "--env", reference, "--dry-run", "--json", "--quiet", *option]) == 0
+        commands = [entry["command"].split() for entry in json.loads(capsys.readouterr().out)]
+        assert {word for command in commands for word in command if "robot" in word} == {reference}
+    assert reference_of("robot") == reference
+    for kind in ("planner", "length"):
+        path = find_model("robot", kind)
+        path.parent.mkdir(parents=True)
+        path.touch()
+    tasks = Sweep(SweepConfig(("robot",), {"planning.gamma": (1.1, 1.2)}), Path("sweep")).tasks()
+    assert [task.arguments[-1] for task in tasks.values()] == [reference, reference]
+    register(get_environment("robot"), replace=True)
+    assert reference_of("robot") == "robot", "the one of this program is no longer the file's"
+    assert reference_of("maze2d-umaze") == "maze2d-umaze"
 
 
 def test_units_in_brackets_are_printed_as_they_are(robot: str, capsys: pytest.CaptureFixture[str]) -> None:

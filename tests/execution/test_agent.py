@@ -278,6 +278,8 @@ def test_our_own_maze_is_driven_through_gymnasium() -> None:
     assert rollout.spec == planner.spec
     same = vhdiffuser.execute(planner, [1, 1], [3, 1])
     assert same == rollout, "one machinery: the same plans, actions and states"
+    again = vhdiffuser.drive(planner, env, options={"start": [1, 1], "goal": [3, 1]})
+    assert again == rollout, "the task's own goal"
 
 
 def test_after_warming_up_no_plan_waits_for_a_graph_or_an_import(monkeypatch: pytest.MonkeyPatch) -> None:

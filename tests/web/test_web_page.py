@@ -190,6 +190,11 @@ def test_a_phone_and_the_dark(browser, address):
     page.set_default_timeout(PATIENCE)
     open_scene(page, address, "start=1,1&goal=1,2.5&compare=1&field=1")
     assert page.evaluate("document.documentElement.scrollWidth") <= 360, "nothing to scroll sideways"
+    cards = (".picture", ".legend", "#horizon-card", "#execution-card", "#show", "#trials-card", "#tools-card")
+    tops = [page.locator(card).bounding_box()["y"] for card in cards]
+    assert tops == sorted(tops), "the horizon stands below what it is of, and controls below that"
+    wide, card = (page.locator(name).bounding_box()["width"] for name in (".view canvas", ".picture"))
+    assert wide == pytest.approx(card - 26, abs=1), "the picture fills its card: 12 pixels and a line on each side"
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(18, 22, 29)"
     x, y = middle(page, ".handle.start")
     page.touchscreen.tap(x, y - unit(page))

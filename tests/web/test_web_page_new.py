@@ -35,7 +35,7 @@ def test_the_tour_has_four_steps_and_is_remembered(browser, address):
     tour = page.locator("#tour")
     expect(tour).to_be_visible()
     expect(tour).to_have_attribute("role", "dialog")
-    for number, target in enumerate((".stage", "#horizon-card", "#execution-card", "#show"), 1):
+    for number, target in enumerate((".picture", "#horizon-card", "#execution-card", "#show"), 1):
         expect(page.locator(".tour-count")).to_have_text(f"{number} of 4")
         expect(page.locator(target)).to_have_class(re.compile("toured"))
         expect(page.locator(".tour-next")).to_be_focused()

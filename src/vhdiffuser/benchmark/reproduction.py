@@ -13,7 +13,7 @@ from pathlib import Path
 from vhdiffuser.benchmark.methods import TABLE_METHODS, get_method
 from vhdiffuser.data.store import dataset_path
 from vhdiffuser.envs.environment import Environment
-from vhdiffuser.envs.registry import environments, get_environment
+from vhdiffuser.envs.registry import environments, get_environment, reference_of
 from vhdiffuser.recipes.recipe import get_recipe
 from vhdiffuser.weights.places import find_model
 
@@ -44,9 +44,9 @@ class Reproduction:
 
     def commands(self, environment: Environment) -> list[Command]:
         """Commands with missing results, and the benchmark, which skips finished rows itself."""
-        env = environment.name
+        env = reference_of(environment.name)  # the command may run in another process
         found: list[Command] = []
-        if not dataset_path(env).is_file():
+        if not dataset_path(environment.name).is_file():
             found.append(["data", "get", env])
         found += [command for path, command in self._trainings(environment).items() if not path.is_file()]
         if environment.simulator is None:  # evaluated on held-out episodes
@@ -86,17 +86,18 @@ class Reproduction:
 
     def _trainings(self, environment: Environment) -> dict[Path, Command]:
         """Training commands by the model file each produces."""
-        env, planner = environment.name, ["train", "planner", environment.name]
+        name, env = environment.name, reference_of(environment.name)
+        planner = ["train", "planner", env]
         trainings: dict[Path, Command] = {
-            find_model(env, "length", "trained"): ["train", "length", env],
-            find_model(env, "planner", "trained"): planner,
+            find_model(name, "length", "trained"): ["train", "length", env],
+            find_model(name, "planner", "trained"): planner,
         }
         if environment.simulator is None:
             return trainings
         if environment.learns_control:
-            trainings[find_model(env, "dynamics", "trained")] = ["train", "dynamics", env]
+            trainings[find_model(name, "dynamics", "trained")] = ["train", "dynamics", env]
         for horizon in environment.horizons if self.baselines else ():
-            path = find_model(env, "planner", "trained", horizon)
+            path = find_model(name, "planner", "trained", horizon)
             trainings[path] = [*planner, "--horizon", str(horizon)]
         return trainings
 

@@ -20,7 +20,7 @@ from vhdiffuser.benchmark.evaluate import evaluate
 from vhdiffuser.benchmark.methods import PlannerChoice
 from vhdiffuser.cluster import GraphTask, LocalPool, RayPool, run_graph
 from vhdiffuser.data.store import dataset_path
-from vhdiffuser.envs.registry import get_environment
+from vhdiffuser.envs.registry import get_environment, reference_of
 from vhdiffuser.errors import DataError, VhdError
 from vhdiffuser.files import atomic_path, sha256
 from vhdiffuser.length.predictor import LengthPredictor
@@ -188,10 +188,11 @@ class Sweep:
             for kind in ("length", "planner"):
                 if point.trains(kind):
                     name = f"train {kind} {point.environment} {point.run(kind)}"
-                    tasks[name] = GraphTask(_train, (kind, point))
+                    tasks[name] = GraphTask(_train, (kind, point, reference_of(point.environment)))
                     needs.append(name)
             where = (self.folder / "rows" / point.name).absolute()
-            tasks[f"evaluate {point.name}"] = GraphTask(_evaluate, (point, self.config, where), tuple(needs))
+            arguments = (point, self.config, where, reference_of(point.environment))
+            tasks[f"evaluate {point.name}"] = GraphTask(_evaluate, arguments, tuple(needs))
         return tasks
 
     def run(self, pool: RayPool | LocalPool) -> Iterator[tuple[str, int]]:
@@ -213,8 +214,9 @@ class Sweep:
         return sorted(found, key=lambda result: (-result[first]["success_rate"], result[first]["steps"]))
 
 
-def _train(kind: str, point: Point) -> str:
-    """Train one network, or resume its training."""
+def _train(kind: str, point: Point, reference: str) -> str:
+    """Train one network, or resume its training, in a process that may not know the environment yet."""
+    get_environment(reference)
     recipe = point.recipe
     one = {"threads": 1}
     recipe = recipe.changed(planner_loop=one, length_loop=one)
@@ -225,8 +227,9 @@ def _train(kind: str, point: Point) -> str:
     return str(train_planner(point.environment, replace(recipe, planning=planning), name=point.run(kind)))
 
 
-def _evaluate(point: Point, config: SweepConfig, folder: Path) -> dict[str, Any]:
-    """Success rate and executed steps of a point, by protocol."""
+def _evaluate(point: Point, config: SweepConfig, folder: Path, reference: str) -> dict[str, Any]:
+    """Success rate and executed steps of a point, by protocol, in a process that may not know the environment yet."""
+    get_environment(reference)
     paths = {
         kind: run_folder(point.environment, point.run(kind)) / "model.safetensors"
         if point.trains(kind)

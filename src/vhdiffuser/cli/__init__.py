@@ -81,8 +81,10 @@ _REFERENCE = re.compile(r"(.+\.py|[A-Za-z_]\w*(\.\w+)+):[A-Za-z_]\w*")
 """A reference to an environment: a file, or a module with a dot in its name, and an attribute."""
 _NAMELESS = ("serve", "envs", "report", "completion")
 """Commands without an environment argument, which use everything registered."""
-_BY_OPTION = ("import-diffuser", "demo")
-"""Commands with their own option `--env`."""
+_WITH_NAME = {"models": {"export", "archive", "adopt"}, "recipes": {"show"}}
+"""Commands of which only these subcommands have an environment argument."""
+_BY_OPTION = {"import-diffuser": "--env", "demo": "--env", "leaderboard": "--envs"}
+"""Commands with their own option for environments."""
 
 EXAMPLES = """\
 examples:
@@ -200,8 +202,8 @@ def _with_references(command: str, arguments: list[str]) -> list[str]:
         from vhdiffuser.envs.registry import get_environment
 
         name = get_environment(reference).name
-        if command not in _NAMELESS:
-            found += ["--env", name] if given and command in _BY_OPTION else [name]
+        if command not in _NAMELESS and not _WITH_NAME.get(command, set(arguments)).isdisjoint(arguments):
+            found += [_BY_OPTION[command], name] if given and command in _BY_OPTION else [name]
     return found
 
 

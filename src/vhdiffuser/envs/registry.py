@@ -44,8 +44,13 @@ class _Environments(Registry[Environment]):
 
     _ours_loaded = False
 
+    def __init__(self, kind: str, group: str) -> None:
+        super().__init__(kind, group)
+        self.references: dict[str, str] = {}
+
     def add(self, name: str, value: Environment, replace: bool = False) -> Environment:
         super().add(name, value, replace)
+        self.references.pop(name, None)
         if value.simulator is not None and "gymnasium" in sys.modules:  # otherwise when Gymnasium is imported
             register_id(value)
         return value
@@ -106,12 +111,19 @@ def get_environment(name: str) -> Environment:
                 f"{name} provides {len(found)} environments: {', '.join(item.name for item in found)}. Exactly one "
                 "is required."
             )
-        return _environments.add(found[0].name, found[0], replace=True)
+        environment = _environments.add(found[0].name, found[0], replace=True)
+        _environments.references[environment.name] = name
+        return environment
     if name in environments():
         return environments()[name]
     if dataset_path(name).is_file():
         return _of_dataset(name)
     raise UnknownNameError("environment or dataset", name, known_names())
+
+
+def reference_of(name: str) -> str:
+    """What another process finds an environment by: the reference that it came from, otherwise its name."""
+    return _environments.references.get(name, name)
 
 
 def find_environment(name: str) -> Environment | None:

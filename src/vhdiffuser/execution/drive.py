@@ -38,10 +38,10 @@ def drive(
 
     The episode ends when the goal is first reached, after `max_steps` (default: the planner's step budget), at the end
     of a single-shot plan, or when the environment terminates or truncates. Without `goal`, the observation's
-    `desired_goal` is used, and tracked if it moves. `observation_of` converts the environment's observation to the
-    planner's; a dict with an `observation` needs no conversion. `seed` seeds environment and plans, `options` are
-    passed to `env.reset`, and the other arguments are those of `Agent`. Raises `VhdError` if actions or observations do
-    not fit.
+    `desired_goal` or `info["goal"]` is used, and tracked if it moves. `observation_of` converts the environment's
+    observation to the planner's; a dict with an `observation` needs no conversion. `seed` seeds environment and plans,
+    `options` are passed to `env.reset`, and the other arguments are those of `Agent`. Raises `VhdError` if actions or
+    observations do not fit.
 
     >>> env = gymnasium.make("vhdiffuser/Maze2d-umaze-v1")                                     # doctest: +SKIP
     >>> drive(vhdiffuser.load_planner("maze2d-umaze"), env, goal=[3, 1])                        # doctest: +SKIP
@@ -61,13 +61,19 @@ def drive(
         length=length,
         hit=hit,
     )
-    seen, _ = env.reset(seed=seed, options=options)
-    agent.reset(_desired(seen) if goal is None else goal)
+    seen, info = env.reset(seed=seed, options=options)
+    wanted = _goal_in(seen, info) if goal is None else goal
+    if wanted is None:
+        raise VhdError(
+            'the environment gives no goal (`desired_goal` in observations, or `info["goal"]`): pass `goal`.'
+        )
+    agent.reset(wanted)
     action = agent.act(_observation(seen, observation_of))
     while not agent.done:
-        seen, _, terminated, truncated, _ = env.step(action)
-        if goal is None and not np.array_equal(_desired(seen), agent.goal):  # type: ignore[arg-type]
-            agent.goal = _desired(seen)
+        seen, _, terminated, truncated, info = env.step(action)
+        moved = _goal_in(seen, info) if goal is None else None
+        if moved is not None and not np.array_equal(moved, agent.goal):  # type: ignore[arg-type]
+            agent.goal = moved
         if terminated or truncated:
             agent.observe(_observation(seen, observation_of))
             break
@@ -98,10 +104,11 @@ class _Clipped(Controller):
         return self.controller.describe()
 
 
-def _desired(seen: Any) -> FloatArray:
-    if not isinstance(seen, Mapping) or "desired_goal" not in seen:
-        raise VhdError("the environment's observations have no `desired_goal`: pass `goal`.")
-    return np.asarray(seen["desired_goal"], np.float32)
+def _goal_in(seen: Any, info: Mapping[str, Any]) -> FloatArray | None:
+    """The environment's own goal: `desired_goal` in Gymnasium-Robotics, `info["goal"]` in our tasks."""
+    told = seen.get("desired_goal") if isinstance(seen, Mapping) else None
+    told = info.get("goal") if told is None else told
+    return None if told is None else np.asarray(told, np.float32)
 
 
 def _observation(seen: Any, observation_of: Callable[[Any], npt.ArrayLike] | None) -> npt.ArrayLike:

@@ -88,7 +88,7 @@ export function connectControls(page) {
   new Film($("film"), { playable: [denoising, playing], scene: page.pictures, caption, changed: (text) => { $("status").textContent = text; } });
   connectKeys(page);
   window.addEventListener("hashchange", page.followLink);
-  new ResizeObserver(page.resize).observe(document.querySelector(".stage"));
+  new ResizeObserver(page.resize).observe(document.querySelector("header")); // as wide as the page
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", page.recolour);
 }
 

@@ -62,6 +62,7 @@ export class Places {
 
   clearPointer() {
     const { goal_names: names, unit } = this.scene;
-    this.readout.textContent = `${names.join(", ")}${unit && ` in ${unit}`}: hover over the scene to read coordinates`;
+    const advice = matchMedia("(hover: hover)").matches ? ": hover over the scene to read coordinates" : "";
+    this.readout.textContent = `${names.join(", ")}${unit && ` in ${unit}`}${advice}`;
   }
 }

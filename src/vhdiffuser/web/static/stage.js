@@ -129,16 +129,18 @@ export class Stage {
     this.moved(name, place, !event.repeat);
   }
 
-  // The controls stand beside the views where that costs the views little.
+  // The controls stand beside the views where that costs the views little. On a phone, the picture is a card of its own.
   resize() {
-    const card = this.parent.closest(".stage");
+    const stage = this.parent.closest(".stage");
+    const alone = getComputedStyle(stage).display === "contents";
+    const card = alone ? this.parent.closest(".picture") : stage;
     const style = getComputedStyle(card);
     const room = card.clientWidth - Number.parseFloat(style.paddingLeft) - Number.parseFloat(style.paddingRight);
     const heights = this.views.reduce((sum, view) => sum + 1 / view.aspect, 0);
     const fitting = (wide, share) => Math.min(wide, Math.max(window.innerHeight * share, 260) / heights);
     const [above, beside] = [fitting(room, TALLEST.above), fitting(room - BESIDE, TALLEST.beside)];
-    const split = beside >= NARROW * above;
-    card.classList.toggle("split", split);
+    const split = !alone && beside >= NARROW * above;
+    stage.classList.toggle("split", split);
     const width = Math.max(split ? beside : above, 160);
     for (const view of this.views) view.resize(width);
   }

@@ -2,7 +2,7 @@
 
 const KEY = "vhd-tour-seen";
 const STEPS = [
-  [".stage", "The scene", "Drag the goal (diamond) or the start (round). With the keyboard, Tab to one and use the arrow keys. The red square is the goal region, to scale."],
+  [".picture", "The scene", "Drag the goal (diamond) or the start (round). With the keyboard, Tab to one and use the arrow keys. The red square is the goal region, to scale."],
   ["#horizon-card", "The horizon is predicted", "The Length Predictor estimates how many states the plan needs. The band shows how this varies within the tolerance of start and goal; H1 to H3 are the baselines' fixed horizons."],
   ["#execution-card", "Plan, then execution", "The plan is denoised (above), then the robot follows it. When it leaves the plan, it replans with a new horizon. Move the goal during playback, and it replans from where it is."],
   ["#show", "Look closer", "Show the distance field, 64 scored candidates or the route of a long plan; compare with fixed horizons. Below: save a film, change settings, add obstacles, run random pairs."],
