@@ -232,7 +232,8 @@ def parse(name: str, arguments: list[str]) -> Any:
 
     command = load_command(name)
     made = command.parse(arguments) if hasattr(command, "parse") else command
-    return tyro.cli(made, args=arguments, prog=f"vhd {name}")
+    described = None if made is command else command.__doc__
+    return tyro.cli(made, args=arguments, prog=f"vhd {name}", description=described)
 
 
 def load_command(name: str) -> type:

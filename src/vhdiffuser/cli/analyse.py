@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 from tyro.conf import Positional
 
+from vhdiffuser.cli.options import Omittable, Several
 from vhdiffuser.console import err, out, print_json, progress_bar, progress_bars
 from vhdiffuser.envs.registry import get_environment
 from vhdiffuser.weights.places import Source
@@ -41,7 +42,7 @@ class Common:
     """Results folder; rows, table and figure go to its subfolder `analysis`, and `vhd report` includes them."""
     train: bool = True
     """Train missing networks with the default recipe (resumable); otherwise a missing one is an error."""
-    threads: int | None = None
+    threads: Omittable[int] = None
     """CPU threads for training (default: torch's choice)."""
     json: bool = False
     """Print the table as a JSON list."""
@@ -124,9 +125,9 @@ class Mismatch(Common):
     """Methods."""
     protocols: tuple[str, ...] = ("ss",)
     """Protocols."""
-    piece: int | None = None
+    piece: Omittable[int] = None
     """States per piece; 0 plans in one piece (default: the planner's own)."""
-    retime: float | None = None
+    retime: Omittable[float] = None
     """Plans shorter than this many times the predicted distance are sampled at that length and sped up (default: the
     planner's own)."""
 
@@ -170,9 +171,9 @@ class Strides(Common):
 
     strides: tuple[int, ...] = (4, 16)
     """Strides: control steps between the knots of a plan."""
-    updates: int | None = None
+    updates: Omittable[int] = None
     """Updates of each training (default: the recipe's)."""
-    batch_size: int | None = None
+    batch_size: Omittable[int] = None
     """Crops per update (default: the recipe's)."""
     protocols: tuple[str, ...] = ("ss", "rp")
     """Protocols."""
@@ -221,7 +222,7 @@ class Terms:
 
     env: Positional[Name]
     """Environment: see `vhd envs`."""
-    only: tuple[str, ...] = ()
+    only: Several[str] = ()
     """Variants (default: all)."""
     updates: int = 4000
     """Updates per variant."""
@@ -233,7 +234,7 @@ class Terms:
     """Results folder; the table goes to its subfolder `analysis`, and `vhd report` includes it."""
     train: bool = True
     """Train missing variants (resumable)."""
-    threads: int | None = None
+    threads: Omittable[int] = None
     """CPU threads for training (default: torch's choice)."""
     json: bool = False
     """Print the table as a JSON list."""

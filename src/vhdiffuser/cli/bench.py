@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 from tyro.conf import Positional
 
+from vhdiffuser.cli.options import Omittable, Several
 from vhdiffuser.console import err, out, print_json, progress_bar
 from vhdiffuser.envs.registry import get_environment
 from vhdiffuser.weights.places import Source
@@ -58,61 +59,61 @@ class Bench:
 
     env: Positional[Name]
     """Environment: see `vhd envs`."""
-    methods: tuple[str, ...] = ()
+    methods: Several[str] = ()
     """Methods to run: vhd, fh-lp, fh-h1, fh-h2, fh-h3 (default: those with weights), or the same with networks trained
     with `--recipe paper`: vhd-paper, fh-lp-paper, fh-h1-paper and so on."""
-    planner: tuple[str, ...] = ()
+    planner: Several[str] = ()
     """Third-party planners to run, as file.py:name or package.module:name (docs/leaderboard.md); our methods are then
     run only if --methods names them."""
     protocols: tuple[str, ...] = ("ss", "rp")
     """Protocols: ss (single-shot), rp (replan-on-deviation); from other benchmarks: d4rl-fixed, d4rl-random (one plan,
     its end held), d4rl-fixed-rp, d4rl-random-rp (replanning), ogbench."""
-    n: int | None = None
+    n: Omittable[int] = None
     """Instances per seed (default 1000, or all pairs of --instances)."""
     seeds: tuple[int, ...] = (0,)
     """Test seeds. Each determines its instances and plans, and has its own results file; the summary pools them. 0 to
     99 are for development, 100 and above for published figures."""
     distribution: Literal["reset", "uniform"] = "reset"
     """How instances are drawn: by the environment's reset, or uniformly over free space."""
-    instances: Path | None = None
+    instances: Omittable[Path] = None
     """Your own start-goal pairs: npz or HDF5 with `start_state` (positions, planning states or full observations) and
     `goal_pos`."""
-    sampler: str | None = None
+    sampler: Omittable[str] = None
     """Sampler: ddpm, ddim, dpm++ or a registered one (default: the planner's)."""
-    steps: int | None = None
+    steps: Omittable[int] = None
     """Reverse steps (default: the planner's)."""
-    gamma: float | None = None
+    gamma: Omittable[float] = None
     """Margin on the predicted length (default: the planner's)."""
-    smoothing: float | None = None
+    smoothing: Omittable[float] = None
     """Smoothing time of plans in control steps; 0 passes through every knot (default: the planner's)."""
-    stretch: float | None = None
+    stretch: Omittable[float] = None
     """Factor by which plans are slower than the data (default: the planner's)."""
-    candidates: int | None = None
+    candidates: Omittable[int] = None
     """Candidates sampled per plan; the one that least violates predicted distances is used. 1 means no selection
     (default: the planner's)."""
-    piece: int | None = None
+    piece: Omittable[int] = None
     """States per piece: longer plans are composed of pieces along a route; 0 plans in one piece (default: the
     planner's)."""
-    tube: float | None = None
+    tube: Omittable[float] = None
     """Maximum distance of composed plans from their route, in radii of its regions (default: the planner's)."""
-    retime: float | None = None
+    retime: Omittable[float] = None
     """Plans shorter than this many times the predicted distance are sampled at that length and sped up within the
     data's speed and acceleration (default: the planner's)."""
-    wait: int | None = None
+    wait: Omittable[int] = None
     """States that plans add to their length and spend at the goal (default: the planner's)."""
-    risk: float | None = None
+    risk: Omittable[float] = None
     """Accepted probability of not arriving: plans use the shortest length that meets it, as calibrated (`vhd
     calibrate`), instead of gamma (default: the planner's)."""
-    controller: str | None = None
+    controller: Omittable[str] = None
     """Controller: pd, displacement, inverse_dynamics, path_following or a registered one (default: the environment's;
     methods of the recipe `paper` read plans by index)."""
-    position_gain: float | None = None
+    position_gain: Omittable[float] = None
     """PD gain: action per unit of position error (default: the environment's)."""
-    velocity_gain: float | None = None
+    velocity_gain: Omittable[float] = None
     """PD gain: action per unit of velocity error (default: the environment's)."""
-    threshold: float | None = None
+    threshold: Omittable[float] = None
     """rp: normalised tracking error above which to replan (default: the benchmark's)."""
-    check_every: int | None = None
+    check_every: Omittable[int] = None
     """rp: control steps between checks of the tracking error (default: the benchmark's)."""
     warm_start: bool = False
     """When replanning, resample only the pieces ahead and keep the rest of a composed plan."""
@@ -122,11 +123,11 @@ class Bench:
     """Results folder for the rows."""
     keep: int = 10
     """Number of rollouts per seed to save in full, for figures and videos."""
-    video: Literal["top", "camera"] | None = None
+    video: Omittable[Literal["top", "camera"]] = None
     """Also write GIFs of the saved rollouts: drawn from above with their plans, or through the simulator's camera."""
     workers: int = 0
     """Simulator processes; 0 means one per core."""
-    ray: str | None = None
+    ray: Omittable[str] = None
     """Run on a Ray cluster (extra `ray`): its address, or auto for the one running here; without one, on this machine's
     cores. The rows are the same."""
     json: bool = False
@@ -273,7 +274,7 @@ class Report:
 
     folder: Positional[Path]
     """Folder of rows written by `vhd bench`."""
-    out: Path | None = None
+    out: Omittable[Path] = None
     """Folder to write to (default: next to the rows)."""
     json: bool = False
     """Print the written files as one JSON object."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 from tyro.conf import Positional
 
+from vhdiffuser.cli.options import Omittable, Several
 from vhdiffuser.console import err, out, print_json, progress_bar
 from vhdiffuser.envs.registry import get_environment
 from vhdiffuser.weights.places import Source
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 class Calibrate:
     """Execute plans at many horizons, and learn the probability that this planner and controller arrive in time.
 
-    Writes calibration.json beside the planner's weights. From then on `load_planner` and `vhd plan` take the shortest
+    Writes calibration.json next to the planner's weights. From then on `load_planner` and `vhd plan` take the shortest
     horizon at which 99 % arrive; `--risk 0.05` (or `risk=0.05` in Python) that at which 95 % do, and `deadline` says
     whether a number of steps suffices. If interrupted, run the same command again: finished executions are kept.
     Without a simulator it learns from held-out episodes. Examples:
@@ -36,21 +37,21 @@ class Calibrate:
 
     env: Positional[Annotated[str, tyro.conf.arg(metavar="ENV")]]
     """Environment: see `vhd envs`."""
-    n: int | None = None
+    n: Omittable[int] = None
     """Instances (default 400; with --check 1000)."""
-    multiples: tuple[float, ...] = ()
+    multiples: Several[float] = ()
     """Horizons to try, as multiples of the predicted length (default: 0.6 to 2, times the planner's stretch)."""
     protocol: Literal["ss", "rp"] = "ss"
     """How plans are executed: single-shot, or replan-on-deviation. Arriving means within the first plan's length."""
-    seed: int | None = None
+    seed: Omittable[int] = None
     """Seed of the instances (default 90, used for nothing else; with --check 205)."""
-    candidates: int | None = None
+    candidates: Omittable[int] = None
     """Candidates sampled per plan (default: the planner's)."""
-    steps: int | None = None
+    steps: Omittable[int] = None
     """Reverse steps (default: the planner's)."""
     weights: Source = "auto"
     """Models to use: trained (by you), shipped, auto (trained if available), or a folder of weights."""
-    out: Path | None = None
+    out: Omittable[Path] = None
     """File to write (default: calibration.json next to the planner's weights); with --check, the folder for rows and
     figure (default: results/analysis/calibration)."""
     check: bool = False

@@ -12,6 +12,7 @@ from tyro.conf import Positional
 from vhdiffuser.cli.data_get import Build, Get
 from vhdiffuser.cli.data_import import Import
 from vhdiffuser.cli.data_info import Info
+from vhdiffuser.cli.options import Omittable
 from vhdiffuser.console import out, print_json, progress_bar
 from vhdiffuser.envs.antmaze.walker_training import WalkerConfig
 from vhdiffuser.envs.datasets import load_dataset
@@ -50,7 +51,7 @@ class Draw:
 
 @dataclass(frozen=True)
 class WalkerCommand:
-    """Train the directional ant walker that generates antmaze data (extra `walker`; takes hours; resumable).
+    """Train the ant walker that generates antmaze data (extra `walker`; about an hour on one core; resumable).
 
     A trained walker ships with the package; use this only to train another. Example:
 
@@ -58,7 +59,7 @@ class WalkerCommand:
     """
 
     config: Annotated[WalkerConfig, tyro.conf.arg(name="")] = field(default_factory=WalkerConfig)
-    out: Path | None = None
+    out: Omittable[Path] = None
     """Folder to train in (default: `walker` in the cache folder)."""
     json: bool = False
     """Print one JSON object."""

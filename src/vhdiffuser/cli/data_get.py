@@ -10,6 +10,7 @@ import tyro
 from tyro.conf import Positional
 
 from vhdiffuser.cli.data_info import print_dataset
+from vhdiffuser.cli.options import Omittable
 from vhdiffuser.console import progress_bars
 from vhdiffuser.data.store import dataset_path
 from vhdiffuser.envs.datasets import DataSource, get_dataset
@@ -34,14 +35,14 @@ class Get:
     """Environment: see `vhd envs`."""
     source: DataSource = "auto"
     """Source of the data."""
-    size: int | None = None
+    size: Omittable[int] = None
     """Transitions to build (default: the size of the official set)."""
-    seed: int | None = None
+    seed: Omittable[int] = None
     """Seed of a build (default 0). The same seed and size give the same bytes on this machine, for any number of
     workers."""
-    workers: int | None = None
+    workers: Omittable[int] = None
     """Worker processes (default: one per core)."""
-    ray: str | None = None
+    ray: Omittable[str] = None
     """Build on a Ray cluster (extra `ray`): its address, or auto for the one running here. The bytes are the same."""
     timeout: float = 20.0
     """Seconds to wait for a server."""
@@ -83,7 +84,7 @@ class Build:
         vhd bench my-maze --methods vhd --n 100
     """
 
-    name: Positional[str]
+    name: Positional[Annotated[str, tyro.conf.arg(metavar="NAME")]]
     """Name of the environment and its data."""
     maze: Path
     """File with the map."""
@@ -91,13 +92,13 @@ class Build:
     """Transitions to build."""
     seed: int = 0
     """Seed of the build; the same seed and size give the same bytes."""
-    epsilon: float | None = None
+    epsilon: Omittable[float] = None
     """Goal tolerance in normalised units (default: 0.15 units of the maze)."""
-    t_max: int | None = None
+    t_max: Omittable[int] = None
     """Maximum plan length in states (default: 32 per cell of the longest path)."""
-    workers: int | None = None
+    workers: Omittable[int] = None
     """Worker processes (default: one per core)."""
-    ray: str | None = None
+    ray: Omittable[str] = None
     """Build on a Ray cluster (extra `ray`): its address, or auto for the one running here. The bytes are the same."""
     replace: bool = False
     """Replace an existing dataset with this name."""

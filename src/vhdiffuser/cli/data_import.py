@@ -9,6 +9,7 @@ import tyro
 from tyro.conf import Positional
 
 from vhdiffuser.cli.data_info import print_dataset
+from vhdiffuser.cli.options import Omittable
 from vhdiffuser.console import err
 from vhdiffuser.envs.registry import environments
 from vhdiffuser.types import EnvSpec
@@ -35,22 +36,22 @@ class Import:
     """Name of the dataset."""
     file: Positional[Annotated[str, tyro.conf.arg(metavar="FILE")]]
     """File to read, or minari:DATASET_ID."""
-    state_dims: Dimensions | None = None
+    state_dims: Omittable[Dimensions] = None
     """Observation columns to plan in, by index or name (default: all)."""
-    goal_dims: Dimensions | None = None
+    goal_dims: Omittable[Dimensions] = None
     """Planning-state dimensions that a goal specifies (default: all)."""
-    velocity_dims: Dimensions | None = None
+    velocity_dims: Omittable[Dimensions] = None
     """Planning-state dimensions with the velocity of each goal dimension, in units/s (default: none)."""
-    names: tuple[str, ...] | None = None
+    names: Omittable[tuple[str, ...]] = None
     """Names of the observation columns, for messages and figures (default: those in a .csv, or s0, s1, ...)."""
-    control_dt: float | None = None
+    control_dt: Omittable[float] = None
     """Seconds between rows. With velocities it is checked against the data, or inferred if omitted (default without
     velocities: 1, i.e. time in steps)."""
-    t_max: int | None = None
+    t_max: Omittable[int] = None
     """Maximum plan length in states (default: the longest episode, at most 256)."""
-    l_min: int | None = None
+    l_min: Omittable[int] = None
     """Minimum plan length in states (default: 8)."""
-    epsilon: float | None = None
+    epsilon: Omittable[float] = None
     """Goal tolerance on the normalised goal dimensions (default: 0.05)."""
     replace: bool = False
     """Replace an existing dataset with this name."""

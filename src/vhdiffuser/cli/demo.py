@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 from tyro.conf import Positional
 
+from vhdiffuser.cli.options import Omittable
 from vhdiffuser.console import out, print_json, progress_bar
 from vhdiffuser.envs.registry import environment_of, get_environment
 from vhdiffuser.errors import VhdError
@@ -42,13 +43,13 @@ class Demo:
     planner: Positional[Annotated[str, tyro.conf.arg(metavar="ENV")]] = "maze2d-large"
     """Environment with shipped weights (`vhd models`) or with models that you trained, or a folder of exported
     models."""
-    env: str | None = None
+    env: Omittable[str] = None
     """Environment to run a folder's weights in (default: the one they were trained for)."""
     n: int = 100
     """Instances."""
     seed: int = 0
     """Seed of the instances and plans."""
-    risk: float | None = None
+    risk: Omittable[float] = None
     """Accepted probability of not arriving: plans use the shortest length that meets it, as calibrated (`vhd
     calibrate`), instead of gamma (default: the planner's)."""
     out: Path = Path("out")

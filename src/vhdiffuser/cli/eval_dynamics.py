@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import tyro
 from tyro.conf import Positional
 
+from vhdiffuser.cli.options import Omittable
 from vhdiffuser.console import err, out, print_json, progress_bar
 from vhdiffuser.envs.registry import get_environment
 from vhdiffuser.weights.places import Source
@@ -30,7 +31,7 @@ class EvalDynamics:
     """Environment whose controller is an inverse dynamics model, or an imported dataset with actions."""
     n: int = 200
     """Windows tracked per condition."""
-    steps: int | None = None
+    steps: Omittable[int] = None
     """Control steps per window (default: the environment's; 100, or 30 for the cube's arm)."""
     samples: int = 4096
     """Held-out transitions for the action error."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
+from vhdiffuser.cli.options import Omittable, Several
 from vhdiffuser.console import err, out, print_json
 from vhdiffuser.envs.registry import get_environment
 from vhdiffuser.weights.places import Source
@@ -37,7 +38,7 @@ class EvalLength:
 
     env: tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="ENV")]]
     """Environment: see `vhd envs`."""
-    runs: tuple[str, ...] = ()
+    runs: Several[str] = ()
     """Runs to compare (default: the predictor in use)."""
     diagnostic: Literal["pairs", "bands", "support", "behaviour"] = "pairs"
     """What to measure: random pairs against true distances, pairs in bands of true steps, walls against free space, or
@@ -47,16 +48,16 @@ class EvalLength:
     positions anywhere in free space."""
     pairs: int = 2000
     """Random pairs; for `support`, positions of each kind (`bands` always uses 300 pairs per band)."""
-    seed: int | None = None
+    seed: Omittable[int] = None
     """Seed of the pairs (default: the one reserved for reporting)."""
-    speed: float | None = None
+    speed: Omittable[float] = None
     """Stated speed in units per control step (default: the data's mean speed; for `bands`, 0.0385 in maze2d, otherwise
     the one at which the median ratio of predicted to true steps is 1)."""
     goals: int = 3
     """Number of goals with distance fields."""
     weights: Source = "auto"
     """Models to use: trained (by you), shipped, auto (trained if available), or a folder of weights."""
-    out: Path | None = None
+    out: Omittable[Path] = None
     """Folder for the figures (default: none are drawn)."""
     json: bool = False
     """Print a JSON list with one object per run."""

@@ -8,6 +8,7 @@ from typing import Annotated
 import tyro
 from tyro.conf import Positional
 
+from vhdiffuser.cli.options import Omittable
 from vhdiffuser.console import err, out, print_json
 from vhdiffuser.envs.registry import get_environment
 from vhdiffuser.weights.places import Source
@@ -40,7 +41,7 @@ class EvalPlans:
     """Environment, or the name of an imported dataset."""
     n: int = 200
     """Number of plans, each between two states of a held-out episode."""
-    seed: int | None = None
+    seed: Omittable[int] = None
     """Seed of pairs and plans (default: the one reserved for reporting)."""
     weights: Source = "auto"
     """Models to use: trained (by you), shipped, auto (trained if available), or a folder of weights."""

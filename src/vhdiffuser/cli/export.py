@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 import tyro
 from tyro.conf import Positional
 
+from vhdiffuser.cli.options import Omittable
 from vhdiffuser.console import out, print_json
 from vhdiffuser.weights.places import Source
 
@@ -30,13 +31,13 @@ class Export:
     """Environment: see `vhd envs`."""
     weights: Source = "auto"
     """Models to use: trained (by you), shipped, auto (trained if available), or a folder of weights."""
-    steps: int | None = None
+    steps: Omittable[int] = None
     """Reverse steps (default: the planner's)."""
-    gamma: float | None = None
+    gamma: Omittable[float] = None
     """Margin on the predicted length (default: the planner's)."""
-    piece: int | None = None
+    piece: Omittable[int] = None
     """States per piece of a composed plan; 0 plans in one piece, as examples/plan.cpp does (default: the planner's)."""
-    out: Path | None = None
+    out: Omittable[Path] = None
     """Folder to write (default: out/onnx/ENV)."""
     json: bool = False
     """Print the files as one JSON object."""

@@ -11,6 +11,7 @@ import numpy as np
 import tyro
 from tyro.conf import Positional
 
+from vhdiffuser.cli.options import Omittable
 from vhdiffuser.console import err, out, print_json, progress_bar
 from vhdiffuser.envs.registry import get_environment
 from vhdiffuser.files import atomic_path
@@ -41,19 +42,19 @@ class Failures:
     """Folder of rows written by `vhd bench`."""
     method: str = "vhd"
     """Method to analyse."""
-    planner: str | None = None
+    planner: Omittable[str] = None
     """Third-party planner to analyse instead, as file.py:name or package.module:name."""
     protocol: Literal["ss", "rp", "ogbench"] = "ss"
     """Protocol under which they failed."""
     distribution: Literal["reset", "uniform", "pairs"] = "reset"
     """How the instances were drawn; pairs: your own (`vhd bench --instances`)."""
-    out: Path | None = None
+    out: Omittable[Path] = None
     """Folder for failures.png and failures.json (default: nothing is written)."""
     max: int = 24
     """Number of failures in the figure, taken from each kind in turn."""
-    video: Literal["top", "camera"] | None = None
+    video: Omittable[Literal["top", "camera"]] = None
     """Also write a GIF of each failure in the figure: drawn from above with its plans, or through the camera."""
-    speed: float | None = None
+    speed: Omittable[float] = None
     """Maximum speed in units per control step, without a limit on acceleration (default: the data's maximum)."""
     weights: Source = "auto"
     """Where to look first for the models behind the rows: auto, or a folder of weights."""

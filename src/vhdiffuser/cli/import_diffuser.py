@@ -8,6 +8,7 @@ from typing import Literal
 
 import tyro
 
+from vhdiffuser.cli.options import Omittable
 from vhdiffuser.console import out, print_json
 
 
@@ -29,11 +30,11 @@ class ImportDiffuser:
     """Weights to take from a `state_*.pt`."""
     prediction: Literal["sample", "epsilon"] = "sample"
     """What the network predicts; the public maze2d models predict the clean trajectory."""
-    horizon: int | None = None
+    horizon: Omittable[int] = None
     """Horizon, if the file does not contain it."""
-    diffusion_steps: int | None = None
+    diffusion_steps: Omittable[int] = None
     """Number of diffusion steps, if the file does not contain it."""
-    out: Path | None = None
+    out: Omittable[Path] = None
     """Model file to write (default: the run `fh-H` of the environment)."""
     json: bool = False
     """Print one JSON object."""

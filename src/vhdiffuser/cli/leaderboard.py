@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tyro.conf import Positional
 
+from vhdiffuser.cli.options import Omittable, Several
 from vhdiffuser.console import err, out, print_json
 from vhdiffuser.errors import VhdError
 
@@ -25,13 +26,13 @@ class Leaderboard:
 
     folders: Positional[tuple[Path, ...]]
     """Folders of rows written by `vhd bench`."""
-    envs: tuple[str, ...] = ()
+    envs: Several[str] = ()
     """Environments to show (default: all with rows)."""
-    protocols: tuple[str, ...] = ()
+    protocols: Several[str] = ()
     """Protocols to show (default: all with rows)."""
     distribution: str = "reset"
     """How instances were drawn: reset, uniform, or pairs (from a file)."""
-    out: Path | None = None
+    out: Omittable[Path] = None
     """File to write: .md, .csv, .html or .json. In an existing .md, the tables go between its marks."""
     json: bool = False
     """Print a JSON list of entries."""

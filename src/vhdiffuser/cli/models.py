@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 from tyro.conf import Positional
 
+from vhdiffuser.cli.options import Omittable, Several
 from vhdiffuser.console import err, out, print_json
 from vhdiffuser.envs.registry import get_environment
 from vhdiffuser.weights.places import Source, shipped_card, shipped_environments
@@ -34,9 +35,9 @@ class Export:
     """Environment, or the name of an imported dataset."""
     results: Path = Path("results")
     """Folder with the rows for the card's results."""
-    out: Path | None = None
+    out: Omittable[Path] = None
     """Folder to write to (default: out/models/ENV)."""
-    gamma: float | None = None
+    gamma: Omittable[float] = None
     """Margin on the predicted length to store with the planner (default: the one in its file)."""
     planner: str = "vhd"
     """Name of the planner's run."""
@@ -123,7 +124,7 @@ class Archive:
     """Environment, or the name of an imported dataset."""
     out: Path
     """Folder to write to; models go to OUT/ENV, VHD's planner as planner.safetensors, others under their run's name."""
-    runs: tuple[str, ...] = ()
+    runs: Several[str] = ()
     """Runs to archive (default: all finished ones)."""
     json: bool = False
     """Print the written files as one JSON object."""

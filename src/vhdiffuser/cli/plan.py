@@ -10,6 +10,7 @@ import numpy as np
 import tyro
 from tyro.conf import Positional
 
+from vhdiffuser.cli.options import Omittable
 from vhdiffuser.console import out, print_json
 from vhdiffuser.envs.instances import check_ends
 from vhdiffuser.envs.registry import environment_of
@@ -43,49 +44,49 @@ class PlanCommand:
     """Start: a planning state, or goal dimensions (the others are then 0)."""
     goal: tuple[float, ...]
     """Goal dimensions, or a full planning state."""
-    length: int | None = None
+    length: Omittable[int] = None
     """Number of states in the plan (default: predicted)."""
-    gamma: float | None = None
+    gamma: Omittable[float] = None
     """Margin on the predicted length (default: the planner's)."""
-    smoothing: float | None = None
+    smoothing: Omittable[float] = None
     """Smoothing time of the plan in control steps; 0 passes through every knot (default: the planner's)."""
-    stretch: float | None = None
+    stretch: Omittable[float] = None
     """Factor by which the plan is slower than the data (default: the planner's)."""
-    candidates: int | None = None
+    candidates: Omittable[int] = None
     """Candidates sampled; the one that least violates predicted distances is used (default: the planner's)."""
-    piece: int | None = None
+    piece: Omittable[int] = None
     """States per piece: a longer plan is composed of pieces along a route; 0 plans in one piece (default: the
     planner's)."""
-    tube: float | None = None
+    tube: Omittable[float] = None
     """Maximum distance of a composed plan from its route, in radii of its regions (default: the planner's)."""
-    retime: float | None = None
+    retime: Omittable[float] = None
     """A plan shorter than this many times the predicted distance is sampled at that length and sped up within the
     data's speed and acceleration (default: the planner's)."""
-    wait: int | None = None
+    wait: Omittable[int] = None
     """States that the plan adds to its length and spends at the goal (default: the planner's)."""
-    risk: float | None = None
+    risk: Omittable[float] = None
     """Accepted probability of not arriving within the plan's length, as calibrated (`vhd calibrate`): uses the shortest
     plan that meets it (default: the planner's)."""
-    deadline: int | None = None
-    """Control step by which to arrive with that risk (default 0.05). If it is too early, the error says how many steps
-    are needed."""
+    deadline: Omittable[int] = None
+    """Control step by which to arrive, at the accepted risk (0.05 if neither you nor the planner sets one). If it is too
+    early, the error says how many steps are needed."""
     arrive: Literal["by", "at"] = "by"
     """With --deadline: arrive by that step, or exactly at it."""
-    sampler: str | None = None
+    sampler: Omittable[str] = None
     """Sampler: ddpm, ddim, dpm++ or a registered one (default: the planner's)."""
-    steps: int | None = None
+    steps: Omittable[int] = None
     """Reverse steps (default: the planner's)."""
     seed: int = 0
     """Seed of the noise."""
-    execute: Literal["ss", "rp"] | None = None
+    execute: Omittable[Literal["ss", "rp"]] = None
     """Also execute the plan in the simulator: single-shot, or replan-on-deviation."""
-    then: tuple[float, ...] | None = None
+    then: Omittable[tuple[float, ...]] = None
     """With --execute: a second goal, planned from the robot's state at that time."""
-    after: int | None = None
+    after: Omittable[int] = None
     """With --then: control steps after which the goal moves (default: when the first execution ends)."""
     weights: Source = "auto"
     """Models to use: trained (by you), shipped, auto (trained if available), or a folder of weights."""
-    out: Path | None = None
+    out: Omittable[Path] = None
     """File to write: .png, .json, .csv or .gif."""
     json: bool = False
     """Print the plan, and the execution if any, as one JSON object."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 from tyro.conf import Positional
 
+from vhdiffuser.cli.options import Omittable
 from vhdiffuser.console import err, out, print_json, progress_bar
 from vhdiffuser.envs.registry import get_environment
 from vhdiffuser.errors import VhdError
@@ -76,7 +77,7 @@ class Reproduce:
     """Test seeds per cell, pooled; nothing was tuned on the default ones."""
     out: Path = Path("results")
     """Folder for the rows and the report."""
-    ray: str | None = None
+    ray: Omittable[str] = None
     """Run on a Ray cluster (extra `ray`): its address, or auto for the one running here. Methods and seeds run in
     parallel; all nodes must see the same VHD_HOME and output folder."""
     workers: int = 0

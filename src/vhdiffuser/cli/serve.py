@@ -10,6 +10,7 @@ import webbrowser
 from dataclasses import dataclass
 from functools import partial
 
+from vhdiffuser.cli.options import Omittable
 from vhdiffuser.console import err, out
 from vhdiffuser.errors import Interrupted, VhdWarning, needs_extra
 from vhdiffuser.weights.places import Source
@@ -24,6 +25,7 @@ class Serve:
         vhd serve
         vhd serve --port 8800 --no-browser
         vhd serve --source trained
+        vhd serve --env my_robot.py:make                with your own environment
         vhd serve --port 0 --no-browser --json          prints one line of JSON when ready
         vhd serve --workers 4                           for many users
         vhd serve --host 0.0.0.0 --no-browser           for your network; the printed address contains a token
@@ -33,7 +35,7 @@ class Serve:
     """Port to listen on; 0 chooses a free one."""
     host: str = "127.0.0.1"
     """Address to listen on. Any address but loopback exposes the page to your network, protected by the token."""
-    token: str | None = None
+    token: Omittable[str] = None
     """Token that every request must present: 8 to 128 letters, digits, - and _ (default: the variable VHD_TOKEN; none
     on loopback, a random one on other addresses)."""
     workers: int = 0

@@ -9,6 +9,7 @@ from typing import Annotated
 import tyro
 from tyro.conf import Positional
 
+from vhdiffuser.cli.options import Omittable
 from vhdiffuser.console import err, out, print_json, progress_bar
 from vhdiffuser.recipes.recipe import RecipeName
 
@@ -46,7 +47,7 @@ class SweepCommand:
     """Results folder."""
     workers: int = 0
     """Single-threaded processes to run at a time; 0 means one per core."""
-    ray: str | None = None
+    ray: Omittable[str] = None
     """Run on a Ray cluster (extra `ray`): its address, or auto for the one running here. All nodes must see the same
     VHD_HOME and output folder."""
     dry_run: bool = False

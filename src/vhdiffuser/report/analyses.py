@@ -66,10 +66,11 @@ class Analysis:
 def _panels(
     rows: Rows, environment: str, path: Path, x: str, label: str, values: Sequence[tuple[str, str, float]]
 ) -> Path:
-    """One panel per (key, title, factor), one line per arm and protocol, over the value `x`."""
-    figure, panels = new_figure(1, len(values))
+    """One panel per (key, title, factor) that some row has, one line per arm and protocol, over the value `x`."""
+    known = [value for value in values if any(row.get(value[0]) is not None for row in rows)]
+    figure, panels = new_figure(1, len(known))
     arms = list(dict.fromkeys(str(row["arm"]) for row in rows))
-    for axes, (key, title, factor) in zip(panels, values, strict=True):
+    for axes, (key, title, factor) in zip(panels, known, strict=True):
         for number, arm in enumerate(arms):
             for protocol, style in (("ss", "--"), ("rp", "-")):
                 points = sorted(
@@ -121,7 +122,7 @@ def _draw_bars(rows: Rows, environment: str, path: Path, group: str, bar: str, v
 
 def _draw_crops(rows: Rows, environment: str, path: Path) -> Path:
     labelled = [
-        {**row, "under": f"{row['predictor']} predictor, {PROTOCOL_LABELS[str(row['protocol'])]}"} for row in rows
+        {**row, "under": f"{row['predictor']} predictor,\n{PROTOCOL_LABELS[str(row['protocol'])]}"} for row in rows
     ]
     return _draw_bars(
         labelled, environment, path, "under", "arm", "success_rate", "crops of random and of fixed length"
@@ -135,7 +136,7 @@ def _draw_lengths(rows: Rows, environment: str, path: Path) -> Path:
 
 
 def _draw_strides(rows: Rows, environment: str, path: Path) -> Path:
-    labelled = [{**row, "under": f"{row['arm']}, {PROTOCOL_LABELS[str(row['protocol'])]}"} for row in rows]
+    labelled = [{**row, "under": f"{row['arm']},\n{PROTOCOL_LABELS[str(row['protocol'])]}"} for row in rows]
     named = [{**row, "network": f"stride {row['stride']}"} for row in labelled]
     return _draw_bars(named, environment, path, "under", "network", "success_rate", "fixed crops, by stride")
 

@@ -48,10 +48,10 @@ def reliability_diagram(environment: str, results: Sequence[Mapping[str, Any]], 
     for axes, title in ((whole, f"{environment}: all instances"), (bands, "by predicted distance")):
         as_promised = np.geomspace(0.002, 0.4, 100)  # the vertical axis is linear below 0.01, so that 0 can be shown
         axes.plot(as_promised, as_promised, color="0.6", linewidth=1, label="as promised")
-        axes.set(title=title, xlabel="promised failure", xscale="log")
+        axes.set(title=title, xlabel="promised failure rate", xscale="log")
         axes.set_yscale("symlog", linthresh=0.01)
         axes.set_ylim(0, 0.5)
-    whole.set_ylabel("realised failure, 95 %")
+    whole.set_ylabel("realised failure rate, 95 % interval")
     _bars(whole, risks, "all instances", "C0")
     for number, name in enumerate(risks[0]["bands"] if risks else ()):
         _bars(bands, [result["bands"][name] for result in risks], name, f"C{number + 1}", shift=0.94 + 0.06 * number)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +21,7 @@ def scatter(truth: FloatArray, predicted: Mapping[str, FloatArray], path: Path, 
     for axes, (name, values) in zip(panels, predicted.items(), strict=True):
         axes.plot([0, limit], [0, limit], color="black", linewidth=0.8)
         axes.plot(truth, values, ".", color=PATH_COLOUR, markersize=2, alpha=0.5)
-        axes.set(xlim=(0, limit), ylim=(0, limit), aspect="equal", title=f"run {name}")
+        axes.set(xlim=(0, limit), ylim=(0, limit), aspect="equal", title=_panel_title(name, predicted))
         axes.set_xlabel(axis)
         axes.set_ylabel("predicted steps")
     figure.suptitle(f"{title}: {len(truth):,} random pairs")
@@ -40,7 +40,7 @@ def calibration_curve(curves: Mapping[str, FloatArray], path: Path, title: str) 
         axes.plot([0, limit], [0, limit], color="black", linewidth=0.8)
         axes.fill_between(truth, low, high, color=PATH_COLOUR, alpha=0.2, linewidth=0, label="10 to 90 %")
         axes.plot(truth, mean, "o-", color=PATH_COLOUR, markersize=3, label="mean")
-        axes.set(xlim=(0, limit), ylim=(0, limit), aspect="equal", title=f"run {name}")
+        axes.set(xlim=(0, limit), ylim=(0, limit), aspect="equal", title=_panel_title(name, curves))
         axes.set_xlabel("true steps")
         axes.set_ylabel("predicted steps")
         axes.legend(frameon=False, loc="upper left")
@@ -74,7 +74,12 @@ def distance_fields(
         if len(levels):
             axes.contour(x, y, shown, levels=levels, colors="white", linewidths=0.5)
         axes.plot(*goal[:2], "*", color=GOAL_COLOUR, markeredgecolor="black", markersize=11)
-        axes.set_title(f"run {name}", fontsize=9)
+        axes.set_title(_panel_title(name, {name for name, _, _ in fields}), fontsize=9)
     figure.colorbar(image, ax=panels[: len(fields)], label=f"steps to the goal (a line every {_CONTOUR_STEPS})")
     figure.suptitle(environment)
     return save_figure(figure, path)
+
+
+def _panel_title(name: str, names: Collection[str]) -> str:
+    """The run's name, where a figure compares several."""
+    return f"run {name}" if len(names) > 1 else ""
