@@ -68,8 +68,8 @@ class PlanCommand:
     """Accepted probability of not arriving within the plan's length, as calibrated (`vhd calibrate`): uses the shortest
     plan that meets it (default: the planner's)."""
     deadline: Omittable[int] = None
-    """Control step by which to arrive, at the accepted risk (0.05 if neither you nor the planner sets one). If it is too
-    early, the error says how many steps are needed."""
+    """Control step by which to arrive, at the accepted risk (0.05 if neither you nor the planner sets one). If it is
+    too early, the error says how many steps are needed."""
     arrive: Literal["by", "at"] = "by"
     """With --deadline: arrive by that step, or exactly at it."""
     sampler: Omittable[str] = None
