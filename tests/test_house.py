@@ -55,7 +55,8 @@ def test_a_command_calls_the_library_and_holds_no_logic_of_its_own(path: Path) -
     allowed = ("envs.antmaze.walker_training",)  # `vhd data walker` trains that ant's walker
     inner = [name for name in imported if name.startswith(INNER) and name not in allowed]
     assert not inner
-    others = [name for name in imported if name.startswith("cli.") and not name.startswith("cli.data_")]
+    shared = ("cli.data_", "cli.options")  # the parts of `vhd data`; how options look in a help text
+    others = [name for name in imported if name.startswith("cli.") and not name.startswith(shared)]
     assert not others, "what two commands need is the library's"
 
 
