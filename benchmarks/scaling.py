@@ -1,10 +1,12 @@
 """How time and memory grow: with plan length, batch, states in the data, instances and workers.
 
-    python benchmarks/scaling.py                          everything, and the figure docs/images/scaling.svg
-    python benchmarks/scaling.py length batch             some of it, without the figure
+    python benchmarks/scaling.py                          everything
+    python benchmarks/scaling.py length batch             some of it
+
+Figures go to results/scaling.json, the plot of all that is there to docs/images/scaling.png.
 
 Every point is a process of its own, so that its peak memory is its own. Times are processor times (best of three),
-which other work on the machine lengthens less than wall times; those of several workers are wall times. The exponent
+which other work on the machine lengthens less than wall times; that of workers is elapsed time. The exponent
 is that of the last doubling or so: 1 is linear. Data is synthetic: a bouncing point in a box.
 """
 
@@ -32,16 +34,24 @@ SIZES = {
     "planner data": [100_000, 1_000_000, 3_000_000, 10_000_000],
     "length data": [100_000, 1_000_000, 3_000_000, 10_000_000],
     "instances": [50, 100, 200, 400],
-    "workers": [1, 2],
+    "workers": [1, 2, 4],
 }
 TITLES = {
     "length": "states of a plan",
-    "batch": "plans of 256 states",
+    "batch": "plans of 256 states in a batch",
     "planner data": "states in the data: planner, set-up and 3 updates",
     "length data": "states in the data: Length Predictor, set-up and 3 updates",
     "instances": "instances of maze2d-umaze, single-shot",
-    "workers": "workers, 200 instances",
+    "workers": "workers, 60 instances of antmaze-medium, single-shot",
 }
+PANELS = {
+    "plan length (states)": {"length": "one plan"},
+    "batch (plans of 256 states)": {"batch": "one batch"},
+    "data (states), training set-up": {"planner data": "planner", "length data": "Length Predictor"},
+    "instances, maze2d-umaze": {"instances": "benchmark"},
+    "workers, 60 ants": {"workers": "benchmark, elapsed"},
+}
+"""Labels of the figure's columns, and of the lines in them."""
 
 
 def best(call: Callable[[], object], clock: Callable[[], float] = time.process_time, repeats: int = 3) -> float:
@@ -113,10 +123,10 @@ def bouncing(states: int) -> tuple[np.ndarray, np.ndarray]:
     return observations, np.zeros((states, 2), np.float32)
 
 
-def benched(instances: int, workers: int, clock: Callable[[], float]) -> float:
+def benched(environment: str, instances: int, workers: int, clock: Callable[[], float]) -> float:
     import vhdiffuser
 
-    planner = vhdiffuser.load_planner("maze2d-umaze", outside="ignore")
+    planner = vhdiffuser.load_planner(environment, outside="ignore")
     return best(lambda: vhdiffuser.evaluate(planner, n=instances, protocols="ss", workers=workers), clock, 1)
 
 
@@ -125,8 +135,8 @@ POINTS: dict[str, Callable[[int], float]] = {
     "batch": batch_of,
     "planner data": lambda states: training("planner", states),
     "length data": lambda states: training("length", states),
-    "instances": lambda instances: benched(instances, 1, time.process_time),
-    "workers": lambda workers: benched(200, workers, time.perf_counter),
+    "instances": lambda instances: benched("maze2d-umaze", instances, 1, time.process_time),
+    "workers": lambda workers: benched("antmaze-medium", 60, workers, time.perf_counter),
 }
 
 
@@ -139,18 +149,36 @@ def measured(kind: str, size: int) -> tuple[float, float]:
     return seconds, memory
 
 
-def draw(results: dict[str, list[tuple[int, float, float]]], path: Path) -> None:
+def draw(results: dict[str, Any], path: Path) -> None:
+    """Time in the upper row, memory in the lower one, against each size."""
     import matplotlib.pyplot as plt
+    from matplotlib.ticker import LogLocator
 
-    figure, axes = plt.subplots(2, 3, figsize=(11, 6), layout="constrained")
-    for ax, (kind, rows) in zip(axes.flat, results.items(), strict=False):
-        sizes, seconds, memory = (np.array(column) for column in zip(*rows, strict=True))
-        ax.loglog(sizes, seconds, "o-", label="s")
-        ax.loglog(sizes, memory, "s--", label="GB")
-        ax.loglog(sizes, seconds[-1] * sizes / sizes[-1], ":", color="grey", label="linear")
-        ax.set_xlabel(TITLES[kind], fontsize=8)
-        ax.legend(fontsize=7)
-    figure.savefig(path)
+    figure, axes = plt.subplots(2, len(PANELS), figsize=(14, 5.4), sharex="col", layout="constrained")
+    for column, (label, lines) in enumerate(PANELS.items()):
+        upper, lower = axes[:, column]
+        for kind, name in lines.items():
+            sizes, seconds, memory = (np.array(values) for values in zip(*results[kind]["rows"], strict=True))
+            (line,) = upper.loglog(sizes, seconds, "o-", label=name)
+            falls = kind == "workers"
+            ideal = seconds[0] * sizes[0] / sizes if falls else seconds[-1] * sizes / sizes[-1]
+            upper.loglog(sizes, ideal, ":", color=line.get_color(), label="1 / workers" if falls else "linear")
+            lower.plot(sizes, memory, "o-", label=name)
+            upper.set_title(f"load {results[kind]['load']:.1f}", fontsize=8)
+        lower.set_xscale("log")
+        lower.set_xticks(sizes, [f"{size / 1e6:g}M" if size >= 1e5 else f"{size:,}" for size in sizes], fontsize=7)
+        lower.set_xlabel(label)
+        lower.set_ylim(0, 1.2 * lower.dataLim.ymax)
+        upper.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        upper.yaxis.set_major_formatter("{x:g}")
+        for axis in (upper, lower):
+            axis.minorticks_off()
+            axis.grid(alpha=0.3)
+            axis.legend(fontsize=7)
+    axes[0, 0].set_ylabel("processor time (s)")
+    axes[0, -1].set_ylabel("elapsed time (s)")
+    axes[1, 0].set_ylabel("peak memory (GB)")
+    figure.savefig(path, dpi=110)
 
 
 def main() -> None:
@@ -158,22 +186,26 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("kinds", nargs="*", help=f"of {', '.join(SIZES)}")
     parser.add_argument("--point", nargs=2, help=argparse.SUPPRESS)
-    parser.add_argument("--figure", type=Path, default=Path("docs/images/scaling.svg"))
+    parser.add_argument("--results", type=Path, default=Path("results/scaling.json"))
+    parser.add_argument("--figure", type=Path, default=Path("docs/images/scaling.png"))
     options = parser.parse_args()
     if options.point:
         seconds = POINTS[options.point[0]](int(options.point[1]))
-        print(json.dumps([seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6]))
+        peaks = [resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+        print(json.dumps([seconds, max(peaks) / 1e6]))
         return
-    print(f"load {os.getloadavg()[0]:.2f} on {os.cpu_count()} cores")
-    results: dict[str, list[tuple[int, float, float]]] = {}
+    results = json.loads(options.results.read_text()) if options.results.is_file() else {}
     for kind in options.kinds or SIZES:
-        results[kind] = [(size, *measured(kind, size)) for size in SIZES[kind]]
-        print(f"\n{TITLES[kind]}\n{'':>12}{'s':>10}{'GB':>8}")
-        for size, seconds, memory in results[kind]:
+        load = os.getloadavg()[0]
+        rows = [(size, *measured(kind, size)) for size in SIZES[kind]]
+        print(f"\n{TITLES[kind]} (load {load:.1f} on {os.cpu_count()} cores)\n{'':>12}{'s':>10}{'GB':>8}")
+        for size, seconds, memory in rows:
             print(f"{size:12,}{seconds:10.3f}{memory:8.2f}")
-        grown = [log(b[1] / a[1]) / log(b[0] / a[0]) for a, b in pairwise(results[kind])]
+        grown = [log(b[1] / a[1]) / log(b[0] / a[0]) for a, b in pairwise(rows)]
         print(f"exponent of time at the end {grown[-1]:.2f}", flush=True)
-    if not options.kinds:
+        results[kind] = {"load": load, "rows": rows}
+        options.results.write_text(json.dumps(results, indent=1) + "\n")
+    if set(SIZES) <= set(results):
         draw(results, options.figure)
 
 
