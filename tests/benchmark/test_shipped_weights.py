@@ -53,6 +53,7 @@ EXPECTED = {
     "antmaze-large-stitch": Expected(8, 5, 7, 181.4, 158.6, 0.4, 0.555),
     "antmaze-medium-stitch": Expected(8, 2, 7, 146.9, 141.8, 0.4, 0.458),
     "antmaze-medium-explore": Expected(8, 6, 7, 174.6, 141.0, 0.4, 0.496),
+    "antmaze-large-explore": Expected(8, 6, 7, 196.4, 147.8, 0.4, 0.641),
     "antmaze-giant-navigate": Expected(8, 4, 6, 435.2, 434.0, 0.3, 0.453),
     "antmaze-giant-stitch": Expected(8, 6, 7, 445.1, 393.9, 0.3, 0.467),
     "antmaze-large-navigate": Expected(8, 6, 7, 176.6, 151.8, 0.4, 0.573),

@@ -46,8 +46,8 @@ PIECES: dict[str, dict[str, Any]] = {
 """Settings of OGBench's mazes: pieces of 64 states without absolute positions, along routes in the middle of the
 corridors. The walker teaches the controller to head for the point 1 m ahead on the path (16 steps of 0.06 m): farther
 ahead, it cuts corners."""
-WANDERING: dict[str, dict[str, Any]] = {**PIECES, "planning": {**PIECES["planning"], "gamma": 0.8}}
-"""Settings of `explore`: its ants wander at two thirds of the pace at which they walk, so plans are shorter than the
+WANDERING = {"medium": 0.8, "large": 0.65}
+"""gamma of `explore`, by maze: its ants wander at about half the pace at which they walk, so plans are shorter than the
 predicted distance."""
 BY_INDEX: dict[str, dict[str, Any]] = {
     **PIECES,
@@ -56,8 +56,8 @@ BY_INDEX: dict[str, dict[str, Any]] = {
     "planning": {**PIECES["planning"], "gamma": 2.0},
 }
 """Settings of the paper's benchmark: the same plans, read strictly by index. The ant is delayed at corners and cannot
-catch up with a plan at its own pace, so plans have a larger margin. The network is as large, and trained as long, as
-the fixed-horizon baselines', which must know the walls."""
+catch up with a plan at its own pace, so plans have a larger margin. The network is as large, and
+trained as long, as the fixed-horizon baselines', which must know the walls."""
 
 
 def fallen(observations: FloatArray) -> BoolArray:
@@ -132,7 +132,9 @@ def _environment(
 
 def _of_ogbench(maze: MazeName, kind: Kind) -> Environment:
     epsilon = tolerance_normalised(maze, OGBENCH_TOLERANCE)
-    name, recipes = f"antmaze-{maze}-{kind}", WANDERING if kind == "explore" else PIECES
+    name, recipes = f"antmaze-{maze}-{kind}", PIECES
+    if kind == "explore":
+        recipes = {**PIECES, "planning": {**PIECES["planning"], "gamma": WANDERING[maze]}}
     return _environment(name, maze, kind, epsilon, T_MAX[kind], OGBENCH_STEPS, recipes, controller="path_following")
 
 
