@@ -32,10 +32,10 @@ def exclusive(folder: Path, job: str) -> Iterator[None]:
                 by = f" (process {holder})" if holder.isdigit() else ""
                 raise DataError(f"{folder}: another process{by} is {job}. Wait for it to finish, or stop it.")
             if _is_still(handle, path):
-                with writing(path):
-                    os.truncate(handle, 0)
-                    os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
                 try:
+                    with writing(path):
+                        os.truncate(handle, 0)
+                        os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
                     yield
                 finally:
                     with suppress(OSError):

@@ -8,6 +8,7 @@ import resource
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -31,7 +32,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", ["build", "train"])
+@pytest.mark.parametrize("case", ["build", "train", "calibrate"])
 def test_a_killed_command_ends_as_if_nothing_had_happened(case: str, root: Path) -> None:
     whole, seconds = kills.uninterrupted(case, root)
     assert kills.one_kill(case, root, 0.7 * seconds, whole) == ""
@@ -49,6 +50,20 @@ def test_a_stopped_command_ends_soon_quietly_and_with_its_code(job: str, way: st
 def test_workers_do_not_outlive_their_parent(root: Path, monkeypatch) -> None:
     monkeypatch.setattr(stops, "SECONDS", 20.0)
     assert stops.orphaned("build", root)[0] == ""
+
+
+def test_the_clock_of_the_campaign_lets_an_import_finish_and_stops_what_follows(tmp_path, monkeypatch) -> None:
+    (tmp_path / "slow_to_import.py").write_text("import time\ntime.sleep(1.5)\ncomplete = True\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(arguments, "SECONDS", 1)
+    reached = False
+    with arguments.limited():
+        import slow_to_import
+
+        time.sleep(60)
+        reached = True
+    assert slow_to_import.complete
+    assert not reached
 
 
 @pytest.mark.parametrize("line", [("envs",), ("--help",)])
@@ -88,6 +103,8 @@ WRITERS = {
         "--threads",
         "1",
     ],
+    "import": ["data", "import", "mine", "walk.csv", "--goal-dims", "x", "y", "--replace"],
+    "onnx": ["export", "onnx", "maze2d-umaze", "--weights", "shipped", "--out", "onnx"],
     "archive": ["models", "archive", "maze2d-umaze", "--out", "archive"],
     "completion": ["completion", "bash"],
 }
@@ -100,12 +117,13 @@ def test_a_full_disk_is_told_as_documented(name, limit, trained_umaze, tmp_path,
 
     shutil.copytree(trained_umaze, tmp_path / "home")
     monkeypatch.chdir(tmp_path)
+    Path("walk.csv").write_text("x,y\n" + "".join(f"{0.01 * step},{0.02 * step}\n" for step in range(200)))
     with full_disk(limit):
         code = run(WRITERS[name])
     said = capsys.readouterr().err
     assert surroundings._refused_in_words(code, said) == ""
     assert code == 1
-    assert not list(tmp_path.rglob("*.part"))
+    assert not [path for path in tmp_path.rglob("*") if path.suffix == ".part" or path.name == ".lock"]
     assert run(WRITERS[name]) == 0, "with room again it works"
 
 
