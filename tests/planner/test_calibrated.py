@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 from vhdiffuser import Planner, PlanningOptions, execute, load_method, load_planner
+from vhdiffuser.envs.registry import known_names
 from vhdiffuser.errors import CalibrationWarning, DataError, UnknownNameError, VhdError
 from vhdiffuser.execution.export_onnx import export_onnx
 from vhdiffuser.length.calibration import Calibration
@@ -107,6 +109,17 @@ def test_a_risk_that_cannot_be_kept_warns_and_gets_the_best_horizon(planner):
     assert plan.length == planner.plan(START, GOAL, risk=0.02).length
 
 
+def test_the_default_risk_is_as_safe_as_can_be_without_a_warning(planner):
+    """The tables promise 0.02 at best: a planner whose default is 0.001 takes that, and says what it may expect."""
+    own = copy(planner)
+    own.calibration = replace(planner.calibration, default_risk=0.001)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        plan = own.plan(START, GOAL, risk=0.001)
+    assert plan.length == planner.plan(START, GOAL, risk=0.02).length
+    assert own.horizon(START, GOAL, plan.length).probability == pytest.approx(0.98, abs=0.005)
+
+
 def test_a_calibration_of_other_weights_is_refused_and_of_other_options_doubted(planner, loaded):
     with pytest.warns(CalibrationWarning, match="candidates 1 there, 2 here"):
         planner.with_options(candidates=2).plan(START, GOAL, risk=0.2)
@@ -196,3 +209,19 @@ def test_it_arrives_at_a_step_and_hardly_before(planner, T):
     assert rollout.plans[0][1] is plan
     assert rollout.success
     assert abs(rollout.steps - T) <= 0.05 * T
+
+
+def test_the_page_lists_the_environments_that_ship_calibrated():
+    root = Path(__file__).resolve().parents[2]
+    shipped = {path.parent.name for path in (root / "src/vhdiffuser/weights").glob(f"*/{FILE}")}
+    page = (root / "docs/horizon.md").read_text(encoding="utf-8")
+    said = next(line for line in page.splitlines() if line.startswith("Calibrations ship for"))
+    assert {name for name in known_names() if f"{name} (" in said} == shipped
+    assert shipped >= {"maze2d-umaze", "maze2d-medium", "maze2d-large", "cube"}
+
+
+@pytest.mark.parametrize("name", ["maze2d-umaze", "maze2d-medium", "maze2d-large", "cube"])
+def test_shipped_calibrations_are_of_the_shipped_weights_and_options(name: str) -> None:
+    shipped = load_planner(name)
+    assert shipped.options.risk == DEFAULT_RISK, "a calibration of others would leave gamma"
+    assert load_planner(name, gamma=1.3).options.risk is None

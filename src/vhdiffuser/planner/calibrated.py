@@ -168,11 +168,12 @@ def pairs_of_places(planner: Planner, starts: FloatArray, goals: FloatArray) -> 
 
 
 def risk_margins(planner: Planner, starts: FloatArray, goals: FloatArray, steps: FloatArray, risk: float) -> FloatArray:
-    """(B,) multiples of the predicted length that keep the risk; a warning counts the pairs for which none does."""
+    """(B,) multiples of the predicted length that keep the risk, or the safest; a warning counts the pairs for which
+    none does, unless it is the default risk, which nobody asked for: `horizon` has the probability."""
     calibration = applicable(planner)
     expected = calibration.expected(steps, pairs_of_places(planner, starts, goals))
     margins, failure = calibration.margin(expected, risk)
-    if beyond := int((failure > risk * BEYOND).sum()):
+    if (beyond := int((failure > risk * BEYOND).sum())) and risk != calibration.default_risk:
         warn(
             f"{planner.spec.name}: risk {risk:g} cannot be met for {beyond} of {len(margins)} pairs; they get "
             f"the best known horizon, at which up to {failure.max():.2g} do not arrive.",
