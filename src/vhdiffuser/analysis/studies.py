@@ -91,10 +91,14 @@ def lengths(study: Study, on_row: OnRow | None = None) -> Comparison:
     bands = ((spec.L_min, quarter), (quarter, half), (half, spec.T_max + 1))
     length = model(study, "length")
     trained = {
-        "all lengths": ("vhd", model(study, "planner"), (True, True, True)),
-        f"up to {half}": ("vhd", run_model(study, "lengths-half"), (True, True, False)),
-        f"none of {quarter} to {half - 1}": ("vhd", run_model(study, "lengths-gap"), (True, False, True)),
-        f"only {H}": ("fh-lp", model(study, "planner", H), tuple(low <= H < high for low, high in bands)),
+        "all lengths": ("vhd", model(study, "planner"), ("yes", "yes", "yes")),
+        f"up to {half}": ("vhd", run_model(study, "lengths-half"), ("yes", "yes", "no")),
+        f"none of {quarter} to {half - 1}": ("vhd", run_model(study, "lengths-gap"), ("yes", "no", "yes")),
+        f"only {H}": (
+            "fh-lp",
+            model(study, "planner", H),
+            tuple(f"{H} only" if low <= H < high else "no" for low, high in bands),
+        ),
     }
     table = LENGTHS.table(study.results)
     once = replace(study, protocols=("ss",))
@@ -105,7 +109,7 @@ def lengths(study: Study, on_row: OnRow | None = None) -> Comparison:
             own = [row for row in rows if low <= row.planned_length < high]
             key = {"environment": environment.name, "arm": name, "band": f"{low} to {high - 1}"}
             if own:
-                table.put({**key, "seen": "yes" if known else "no", "protocol": "ss", **outcome(own)})
+                table.put({**key, "seen": known, "protocol": "ss", **outcome(own)})
     return table
 
 

@@ -100,7 +100,8 @@ def _draw_curve(rows: Rows, environment: str, path: Path) -> Path:
 
 
 def _draw_bars(rows: Rows, environment: str, path: Path, group: str, bar: str, value: str, title: str) -> Path:
-    """Grouped bars of `value` with intervals; hatched where the rows say that training has not seen the like."""
+    """Grouped bars of `value` with intervals; hatched where the rows say that training has not seen the
+    like."""
     groups, bars = (list(dict.fromkeys(str(row[key]) for row in rows)) for key in (group, bar))
     figure, (axes,) = new_figure(1, 1, size=4.6)
     for number, name in enumerate(bars):
@@ -109,9 +110,10 @@ def _draw_bars(rows: Rows, environment: str, path: Path, group: str, bar: str, v
         height = np.array([100 * row[value] for row in own.values()])
         ends = np.array([[100 * row["low"], 100 * row["high"]] for row in own.values()]).T
         error = np.maximum(np.stack([height - ends[0], ends[1] - height]), 0)
-        drawn = axes.bar(x, height, width=0.75 / len(bars), yerr=error, capsize=2, color=f"C{number}", label=name)
+        axes.bar(0, 0, color=f"C{number}", label=name)  # in the legend without hatching
+        drawn = axes.bar(x, height, width=0.75 / len(bars), yerr=error, capsize=2, color=f"C{number}")
         for patch, row in zip(drawn, own.values(), strict=True):
-            if row.get("seen") == "no":
+            if row.get("seen", "yes") != "yes":
                 patch.set(hatch="///", edgecolor="white")
     axes.set_xticks(range(len(groups)), groups, fontsize=7)
     axes.set_ylabel("SR [%]")
