@@ -104,7 +104,7 @@ class TemporalUnet(nn.Module):
         super().__init__()
         check_widths(dim, dim_mults)
         widths = [state_dim, *(dim * mult for mult in dim_mults)]
-        levels = list(pairwise(widths))
+        resolutions = list(pairwise(widths))
         self.multiple = 2 ** (len(dim_mults) - 1)
 
         self.time_mlp = nn.Sequential(
@@ -115,10 +115,10 @@ class TemporalUnet(nn.Module):
                 [
                     ResidualTemporalBlock(narrow, wide, dim),
                     ResidualTemporalBlock(wide, wide, dim),
-                    Downsample1d(wide) if number < len(levels) - 1 else nn.Identity(),
+                    Downsample1d(wide) if number < len(resolutions) - 1 else nn.Identity(),
                 ]
             )
-            for number, (narrow, wide) in enumerate(levels)
+            for number, (narrow, wide) in enumerate(resolutions)
         )
         self.mid_block1 = ResidualTemporalBlock(widths[-1], widths[-1], dim)
         self.mid_block2 = ResidualTemporalBlock(widths[-1], widths[-1], dim)
@@ -130,7 +130,7 @@ class TemporalUnet(nn.Module):
                     Upsample1d(narrow),
                 ]
             )
-            for narrow, wide in reversed(levels[1:])
+            for narrow, wide in reversed(resolutions[1:])
         )
         self.final_conv = nn.Sequential(Conv1dBlock(widths[1], widths[1]), nn.Conv1d(widths[1], state_dim, 1))
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-DISTRIBUTIONS = ("reset", "uniform")
-"""How instances are drawn; `reset` is the environment's own distribution and is left out of file names."""
 PAIRS = "pairs"
 """Distribution of instances from a user's file."""
 
@@ -13,7 +11,8 @@ PAIRS = "pairs"
 def result_path(
     folder: Path, environment: str, method: str, protocol: str, seed: int, distribution: str = "reset"
 ) -> Path:
-    """Path of the rows: `ENV/METHOD-PROTOCOL[-DISTRIBUTION]-SEED.jsonl`."""
+    """Path of the rows: `ENV/METHOD-PROTOCOL[-DISTRIBUTION]-SEED.jsonl`. The environment's own distribution, `reset`,
+    is not named."""
     drawn = "" if distribution == "reset" else f"-{distribution}"
     return folder / environment / f"{method}-{protocol}{drawn}-{seed}.jsonl"
 

@@ -1,6 +1,6 @@
 """The U-Net unrolled for a small fixed number of knots: each convolution over time becomes one dense matrix.
 
-With 8 knots (4 and 2 at the lower levels) most of a kernel of five lies beyond the ends. A dense matrix over all knots
+With 8 knots (then 4, then 2) most of a kernel of five lies beyond the ends. A dense matrix over all knots
 then has fewer multiplications than the convolution and needs no gathering: a batch of short windows takes two thirds of
 the time of the general graph (`vhdiffuser.runtime.unet`), with the same output. Everything that depends only on the
 diffusion time is computed once per level, as biases.
