@@ -145,7 +145,7 @@ def check(words: list[str]) -> None:
 
 def parses(words: list[str]) -> bool:
     """Whether a command's parser takes these words; `--env REF` is taken before it, unless it is the command's own."""
-    own = "--env" in options_of((words[0],))
+    own = re.search(r"(?m)^\W*--env\b", help_text((words[0],)))
     try:
         cli.parse(words[0], words[1:] if own else without(words[1:], "--env"))
     except SystemExit as stop:
@@ -283,11 +283,16 @@ def test_every_command_shown_is_accepted_by_its_parser(path, capsys):
 
 
 @functools.cache
-def options_of(command: tuple[str, ...]) -> set[str]:
-    """The options that a command's own help lists; none for words that are no command."""
+def help_text(command: tuple[str, ...]) -> str:
+    """A command's own help; empty for words that are no command."""
     with redirect_stdout(io.StringIO()) as printed, redirect_stderr(io.StringIO()):
         known = cli.run([*command, "--help"]) == 0
-    return set(re.findall(r"--[a-z][\w-]*", printed.getvalue())) if known else set()
+    return printed.getvalue() if known else ""
+
+
+def options_of(command: tuple[str, ...]) -> set[str]:
+    """The options that a command's own help names."""
+    return set(re.findall(r"--[a-z][\w-]*", help_text(command)))
 
 
 def commands_on(path: Path) -> set[tuple[str, ...]]:

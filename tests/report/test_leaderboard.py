@@ -100,7 +100,7 @@ def test_as_good_as_the_best_shares_its_star_and_the_quicker_has_the_other(tmp_p
         ({"scale": [2.0, 1.0]}, "different success region"),
         ({"controller": {"name": "pd", "gain": 3}}, "different controller"),
         ({"rule": {"threshold": None, "check_every": 1, "budget": 99}}, "different replanning rule"),
-        ({"streams": 1}, "different random streams, hence different instances"),
+        ({"streams": 1}, "different random streams and instances"),
         ({"seed": 3}, "development seeds"),
     ],
 )
@@ -112,7 +112,7 @@ def test_other_conditions_are_listed_but_not_ranked(tmp_path: Path, changes: dic
     assert [found[name].rank for name in ("vhd", "fair", "unfair")] == [1, 2, None]
     assert found["unfair"].differs == said
     assert not found["unfair"].best_success
-    assert f"Not ranked, because of {said}: unfair." in markdown(list(found.values()))
+    assert f"Not ranked ({said}): unfair." in markdown(list(found.values()))
 
 
 def test_few_shared_instances_prove_nothing(tmp_path: Path) -> None:

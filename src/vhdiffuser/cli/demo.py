@@ -71,7 +71,7 @@ class Demo:
         environment = environment_of(choice.planner.spec) if self.env is None else get_environment(self.env)
         if environment.simulator is None:
             raise VhdError(
-                f"{environment.name} has no simulator to execute plans in. Name one:  `vhd demo {self.planner} "
+                f"{environment.name} has no simulator to execute plans in. Name one: `vhd demo {self.planner} "
                 "--env my_robot.py:make` (docs/extending.md)."
             )
         picture = self.out / f"demo-{environment.name}.png"

@@ -34,7 +34,7 @@ class Serve:
     port: int = 8765
     """Port to listen on; 0 chooses a free one."""
     host: str = "127.0.0.1"
-    """Address to listen on. Any address but loopback exposes the page to your network, protected by the token."""
+    """Address to listen on. Any address except loopback exposes the page to your network, protected by the token."""
     token: Omittable[str] = None
     """Token that every request must present: 8 to 128 letters, digits, - and _ (default: the variable VHD_TOKEN; none
     on loopback, a random one on other addresses)."""

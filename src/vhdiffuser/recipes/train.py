@@ -89,9 +89,9 @@ def train_length(
 
     if chosen.length.strengthening_from >= chosen.length_loop.updates:
         warn(
-            f"phase III of the Length Predictor starts at update {chosen.length.strengthening_from:,} at the "
-            f"earliest, but training ends at {chosen.length_loop.updates:,}. Train for longer, or fit the "
-            "phases with LengthConfig.scheduled."
+            f"{chosen.length_loop.updates:,} updates are few: phase III of the Length Predictor, which learns "
+            f"distances across episodes, starts at update {chosen.length.strengthening_from:,} at the earliest. Train "
+            "for longer, or fit the phases with LengthConfig.scheduled."
         )
     folder = run_folder(data.spec.name, name or run_name("length", chosen.name))
     path = train(make, chosen.length_loop, folder, on_status or _ignore, _begin_with(data, begin_with), restart)

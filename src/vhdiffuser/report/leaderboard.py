@@ -69,7 +69,7 @@ def board_table(entries: Sequence[Entry]) -> tuple[Table, list[str]]:
             notes.append(
                 f"{OFF} {name}: plans begin up to {item.start_gap:.2g} (normalised) from where they were made."
             )
-    notes += [f"Not ranked, because of {reason}: {', '.join(names)}." for reason, names in unranked.items()]
+    notes += [f"Not ranked ({reason}): {', '.join(names)}." for reason, names in unranked.items()]
     head = HEAD if not scored else (*HEAD[:5], "Score", *HEAD[5:])
     return Table(head, tuple(lines)), notes
 

@@ -24,7 +24,7 @@ from vhdiffuser.results.rows import ResultFile, Row, read_results
 CONDITIONS = ("streams", "instances", "rule", "epsilon", "scale", "walls", "goal_dims", "controller")
 """Configuration keys that must be equal for two planners to be compared."""
 _IN_WORDS = {
-    "streams": "different random streams, hence different instances",
+    "streams": "different random streams and instances",
     "instances": "different instances",
     "rule": "different replanning rule",
     "epsilon": "different tolerance",
