@@ -38,7 +38,9 @@ def distil_length(
     It has the teacher's routes, and looks landmarks up on a grid (`coarse`). About a minute on one core.
     """
     if teacher.config.quasimetric or teacher.config.full_state_goals:
-        raise VhdError("only Length Predictors whose goals are positions, without a quasimetric head, can be distilled.")
+        raise VhdError(
+            "only Length Predictors whose goals are positions, without a quasimetric head, can be distilled."
+        )
     rng = np.random.default_rng(seed)
     normal = teacher.normalizer.normalize(np.asarray(states, np.float32))
     starts, goals = _pairs(normal, list(teacher.spec.goal_dims), pairs, rng)
