@@ -60,7 +60,7 @@ Job = tuple[int, int, int]
 
 @dataclass
 class Outcomes:
-    """Executed steps of each pair, length and plan; negative where the execution failed."""
+    """Executed steps of each pair, length and plan; negative where the execution failed (0: it starts at its goal)."""
 
     steps: dict[tuple[int, int], list[int]]
 
@@ -71,7 +71,7 @@ class Outcomes:
     def cost(self, pair: int, length: int) -> tuple[int, int, int]:
         """Steps of all executions, arrivals, executions."""
         taken = np.array(self.steps.get((pair, length), ()), int)
-        return int(np.abs(taken).sum()), int((taken > 0).sum()), len(taken)
+        return int(np.abs(taken).sum()), int((taken >= 0).sum()), len(taken)
 
     def oracle(self, pair: int, lengths: Sequence[int], risk: float, plans: int) -> int | None:
         """The length of the fewest steps per arrival among those with at most `risk` x `plans` failures."""

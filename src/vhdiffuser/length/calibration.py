@@ -42,8 +42,8 @@ LOW, HIGH = 0.1, 0.9
 """Quantiles of the steps to arrival."""
 FEWEST = 40
 """Instances that a calibration needs: 10 in a window."""
-_WITHIN = np.array([5, 3, 1]) / 6
-"""An arrival at step k happens between k - 1 and k: it counts as three arrivals, so long before k."""
+_WITHIN = (np.arange(10)[::-1] + 0.5) / 10
+"""An arrival at step k happens between k - 1 and k: it counts as ten arrivals, so long before k."""
 _UNTRIED = 0.05
 """So far below the shortest horizon tried, in its log, an instance counts as failed."""
 _TABLES = ("steps", "multiples", "failure", "low", "high")
@@ -225,7 +225,7 @@ def refine(
     failure = _share(a + b * calibration._scores)
     if not arrived.any():
         return replace(calibration, failure=failure)
-    times = (taken[:, None] - _WITHIN) / lengths[:, None]  # (N, 3)
+    times = (taken[:, None] - _WITHIN) / lengths[:, None]  # (N, 10)
     ends = []
     for table, share in ((calibration.low, LOW), (calibration.high, HIGH)):
         off = (times - calibration._at(table, expected, lengths)[:, None])[arrived]
@@ -238,13 +238,13 @@ def _at_multiples(
 ) -> tuple[BoolArray, FloatArray, FloatArray]:
     """What n instances do at each of G multiples, from K horizons that were executed, (n, K) each.
 
-    (n, G) failures, at the nearest of the K; (n, G, 3) times of arrival as shares of the horizon, linear in its log
+    (n, G) failures, at the nearest of the K; (n, G, 10) times of arrival as shares of the horizon, linear in its log
     between two that were executed, and (n, G) how much they count. `tried` are the logs of the K as multiples. Horizons
     below all K count as failures, unless the K begin with the least length of all: plans are never shorter.
     """
     n, K = tried.shape
     rows, last = np.arange(n), max(K - 1, 1)
-    shares = (taken[..., None] - _WITHIN) / lengths[..., None]  # (n, K, 3)
+    shares = (taken[..., None] - _WITHIN) / lengths[..., None]  # (n, K, 10)
     failed, weights = np.empty((n, len(GRID)), bool), np.empty((n, len(GRID)))
     times = np.empty((n, len(GRID), len(_WITHIN)))
     least = np.where(lengths[:, 0] > lengths.min(), tried[:, 0] - _UNTRIED, -np.inf)
@@ -279,7 +279,7 @@ def _increasing(values: FloatArray) -> FloatArray:
 
 
 def _quantiles(times: FloatArray, weights: FloatArray) -> FloatArray:
-    """(2,) quantiles of (w, 3) shares of the horizon with (w,) weights; the whole horizon where hardly any arrives."""
+    """(2,) quantiles of (w, 10) shares of the horizon with (w,) weights; the whole horizon where hardly any arrives."""
     if weights.sum() < 2:
         return np.array([0.0, 1.0])
     values, counts = times.ravel(), np.repeat(weights, times.shape[1])
