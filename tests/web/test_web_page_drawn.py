@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -171,6 +172,9 @@ def test_every_step_has_a_plan_a_horizon_and_a_latency(page):
     heights = [float(point.split(",")[1]) for point in page.locator(".horizons").get_attribute("points").split()]
     assert heights[0] < heights[-1], "the horizon falls"
     expect(page.locator("#latency-text")).to_contain_text(f"{len(run['plans'])} plans: median ")
+    times = [1000 * plan["seconds"] for plan in run["plans"]]
+    told = [int(number) for number in re.findall(r"(\d+) ms", page.locator("#latency-text").text_content())]
+    assert told == pytest.approx([np.median(times), max(times), 10], abs=0.51)
     expect(page.locator("#latency-text")).to_contain_text("than a control step of 10 ms")
     assert "protocol=live" in page.url
     page.locator("#execute").fill("40")

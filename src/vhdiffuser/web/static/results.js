@@ -105,10 +105,11 @@ export class Results {
     $("latency").hidden = times.length < 2;
     if (times.length > 1) {
       const sorted = [...times].sort((one, other) => one - other);
-      const share = (part) => sorted[Math.min(Math.floor(part * sorted.length), sorted.length - 1)];
+      const half = (sorted.length - 1) / 2;
+      const median = (sorted[Math.floor(half)] + sorted[Math.ceil(half)]) / 2;
       const period = this.#period * 1000;
       const late = times.filter((time) => time > period).length;
-      $("latency-text").textContent = `${times.length} plans: median ${share(0.5).toFixed(0)} ms, longest ${share(1).toFixed(0)} ms; ${late} took longer than a control step of ${period.toFixed(0)} ms.`;
+      $("latency-text").textContent = `${times.length} plans: median ${median.toFixed(0)} ms, longest ${sorted.at(-1).toFixed(0)} ms; ${late} took longer than a control step of ${period.toFixed(0)} ms.`;
       $("latencies").hidden = !isMany(this.#execution);
       if (isMany(this.#execution)) moves.push(drawLatencies($("latencies"), this.#execution, period));
     }
