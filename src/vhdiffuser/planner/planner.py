@@ -201,9 +201,9 @@ class Planner:
         same plan; `keep_denoising` stores the intermediate knots in the plan.
 
         With a calibration (`vhd calibrate`), `risk=0.05` uses the shortest length at which the system arrives with
-        probability 0.95. `deadline` is the control step by which it must arrive with that risk (default 0.05) or, with
-        `arrive="at"`, exactly at which it arrives. If that is not possible, raises `DeadlineError` with the number of
-        steps needed.
+        probability 0.95. `deadline` is the control step by which it must arrive, or with `arrive="at"` exactly at which
+        it arrives, at that risk (default: the planner's, or 0.05 if it has none). If that is not possible, raises
+        `DeadlineError` with the number of steps needed.
 
         `via` are waypoints (n, goal_dim) to pass through, in order. Each leg is planned separately, with its own
         predicted length (or its share of `length`), so the whole plan may exceed T_max. To track such a plan to its

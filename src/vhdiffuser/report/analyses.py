@@ -99,15 +99,15 @@ def _draw_curve(rows: Rows, environment: str, path: Path) -> Path:
     return _panels(rows, environment, path, "updates", "updates", values)
 
 
-def _draw_bars(rows: Rows, environment: str, path: Path, group: str, bar: str, value: str, title: str) -> Path:
-    """Grouped bars of `value` with intervals; hatched where the rows say that training has not seen the
+def _draw_bars(rows: Rows, environment: str, path: Path, group: str, bar: str, title: str, axis: str = "") -> Path:
+    """Grouped bars of the success rate with intervals; hatched where the rows say that training has not seen the
     like."""
     groups, bars = (list(dict.fromkeys(str(row[key]) for row in rows)) for key in (group, bar))
     figure, (axes,) = new_figure(1, 1, size=4.6)
     for number, name in enumerate(bars):
         own = {str(row[group]): row for row in rows if str(row[bar]) == name}
         x = np.array([groups.index(key) for key in own]) + (number - (len(bars) - 1) / 2) * 0.8 / len(bars)
-        height = np.array([100 * row[value] for row in own.values()])
+        height = np.array([100 * row["success_rate"] for row in own.values()])
         ends = np.array([[100 * row["low"], 100 * row["high"]] for row in own.values()]).T
         error = np.maximum(np.stack([height - ends[0], ends[1] - height]), 0)
         axes.bar(0, 0, color=f"C{number}", label=name)  # in the legend without hatching
@@ -116,6 +116,7 @@ def _draw_bars(rows: Rows, environment: str, path: Path, group: str, bar: str, v
             if row.get("seen", "yes") != "yes":
                 patch.set(hatch="///", edgecolor="white")
     axes.set_xticks(range(len(groups)), groups, fontsize=7)
+    axes.set_xlabel(axis)
     axes.set_ylabel("SR [%]")
     axes.set_title(f"{environment}: {title}", fontsize=9)
     axes.legend(fontsize=7)
@@ -126,21 +127,18 @@ def _draw_crops(rows: Rows, environment: str, path: Path) -> Path:
     labelled = [
         {**row, "under": f"{row['predictor']} predictor,\n{PROTOCOL_LABELS[str(row['protocol'])]}"} for row in rows
     ]
-    return _draw_bars(
-        labelled, environment, path, "under", "arm", "success_rate", "crops of random and of fixed length"
-    )
+    return _draw_bars(labelled, environment, path, "under", "arm", "crops of random and of fixed length")
 
 
 def _draw_lengths(rows: Rows, environment: str, path: Path) -> Path:
-    return _draw_bars(
-        rows, environment, path, "band", "arm", "success_rate", "lengths not seen in training are hatched"
-    )
+    title, axis = "lengths not seen in training are hatched", "length of the plan (states)"
+    return _draw_bars(rows, environment, path, "band", "arm", title, axis)
 
 
 def _draw_strides(rows: Rows, environment: str, path: Path) -> Path:
     labelled = [{**row, "under": f"{row['arm']},\n{PROTOCOL_LABELS[str(row['protocol'])]}"} for row in rows]
     named = [{**row, "network": f"stride {row['stride']}"} for row in labelled]
-    return _draw_bars(named, environment, path, "under", "network", "success_rate", "fixed crops, by stride")
+    return _draw_bars(named, environment, path, "under", "network", "fixed crops, by stride")
 
 
 CROPS = Analysis(
