@@ -224,8 +224,10 @@ def test_recipes_by_name_and_parts_within_parts() -> None:
 
 
 def test_a_plan_through_waypoints_knows_its_environment(tmp_path: Path) -> None:
-    planner = vhdiffuser.load_planner("maze2d-umaze")
-    plan = planner.plan([1, 1, 0, 0], [3, 1], via=[[1, 3]])
+    planner = vhdiffuser.load_planner("maze2d-umaze", outside="refuse")
+    plan = planner.plan([1, 1, 0, 0], [3, 1], via=[[1, 3]])  # faster on the way than any start in the data
+    with pytest.raises(VhdError, match="goal 0: y = 9"):
+        planner.plan([1, 1, 0, 0], [3, 1], via=[[1, 9]])
     assert plan.spec == planner.spec
     plan.save(tmp_path / "plan.json")
     assert vhdiffuser.Plan.load(tmp_path / "plan.json") == plan

@@ -16,7 +16,7 @@ from vhdiffuser.diffusion.options import PlanningOptions
 from vhdiffuser.diffusion.unet import TemporalUnet
 from vhdiffuser.envs.registry import get_spec
 from vhdiffuser.errors import VhdError
-from vhdiffuser.length.route import evenly
+from vhdiffuser.length.centring import evenly
 from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.planner.planner import Planner
 from vhdiffuser.planner.waiting import moving_lengths

@@ -225,20 +225,12 @@ class Planner:
                 )
             return calibrated.plan_until(planner, start, goal, deadline, arrive, seed, keep_denoising)
 
-        wait = planner._wait
-        planner = planner if via is None else planner.with_options(wait=0)
-
-        def plan_leg(start: FloatArray, goal: FloatArray, length: int | None, seed: int) -> Plan:
-            lengths = None if length is None else [length]
-            return planner.plan_batch(
-                start[None], goal[None], lengths, avoid=avoid, seeds=[seed], keep_denoising=keep_denoising
-            )[0]
-
-        if via is None:
-            return plan_leg(start, goal, length, seed)
-        moving = None if length is None else length - wait
-        plan = plan_via(plan_leg, self.spec, start, goal, via, moving, planner.predict_lengths, seed)
-        return waiting([plan], np.array([plan.length + wait]))[0]
+        if via is not None:
+            return plan_via(planner, start, goal, via, length, avoid, seed, keep_denoising)
+        lengths = None if length is None else [length]
+        return planner.plan_batch(
+            start[None], goal[None], lengths, avoid=avoid, seeds=[seed], keep_denoising=keep_denoising
+        )[0]
 
     def plan_batch(
         self,
@@ -270,7 +262,7 @@ class Planner:
                 lengths = lengths + np.ceil(margin * router.detours(origins, targets)).astype(np.int64)
         allowed = self.lengths if router is None else (self.lengths[0], max(self.lengths[1], LONGEST))
         lengths = checked_lengths(lengths, len(origins), allowed, self.config.horizon)  # (B,)
-        drawn = moving = moving_lengths(lengths, self._wait, self.spec.L_min)
+        drawn = moving = moving_lengths(lengths, self.wait, self.spec.L_min)
         if self.options.retime is not None and self.length_predictor is not None:
             at_data_pace = self.with_options(gamma=self.options.retime, wait=0).predict_lengths(origins, ends)
             drawn = np.maximum(moving, at_data_pace)
@@ -350,7 +342,7 @@ class Planner:
             lengths = plan_lengths(steps, self.spec, margin, unlimited)
             if self.options.risk is None:  # a calibrated horizon includes the states that wait
                 longest = np.where(unlimited, LONGEST, self.spec.T_max)
-                lengths = np.maximum(lengths, np.minimum(lengths + self._wait, longest))
+                lengths = np.maximum(lengths, np.minimum(lengths + self.wait, longest))
             return lengths
         if self.config.horizon is not None:
             return np.full(len(np.asarray(starts)), self.config.horizon)
@@ -360,8 +352,8 @@ class Planner:
         )
 
     @property
-    def _wait(self) -> int:
-        """States at the end of a plan that stand at its goal."""
+    def wait(self) -> int:
+        """States at the end of a plan that stand at its goal; a fixed-horizon planner never waits."""
         return self.options.wait if self.config.horizon is None else 0
 
     def _margin(self, starts: FloatArray, goals: FloatArray, steps: FloatArray) -> FloatArray | float:

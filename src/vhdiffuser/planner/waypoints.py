@@ -6,18 +6,21 @@ ignores others (docs/notes/planner.md).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from vhdiffuser.arguments import as_numbers
-from vhdiffuser.planner.requests import RequestError
+from vhdiffuser.planner.requests import RequestError, check_inside, checked_starts
+from vhdiffuser.planner.waiting import waiting
 from vhdiffuser.trajectories import Plan
-from vhdiffuser.types import EnvSpec, FloatArray, IntArray
+from vhdiffuser.types import EnvSpec, FloatArray
 
-PlanLeg = Callable[[FloatArray, FloatArray, int | None, int], Plan]
-"""(start (d,), goal, length, seed) -> plan."""
+if TYPE_CHECKING:
+    from vhdiffuser.diffusion.guidance import CostFunction
+    from vhdiffuser.planner.planner import Planner
 
 
 def checked_waypoints(spec: EnvSpec, via: npt.ArrayLike) -> FloatArray:
@@ -32,37 +35,50 @@ def checked_waypoints(spec: EnvSpec, via: npt.ArrayLike) -> FloatArray:
 
 
 def plan_via(
-    plan_leg: PlanLeg,
-    spec: EnvSpec,
+    planner: Planner,
     start: FloatArray,
     goal: FloatArray,
     via: npt.ArrayLike,
     length: int | None,
-    predict_lengths: Callable[[FloatArray, FloatArray], IntArray],
+    avoid: npt.ArrayLike | CostFunction | None,
     seed: int,
+    keep_denoising: bool,
 ) -> Plan:
-    """A plan through waypoints, with predicted lengths per leg or `length` states in total."""
+    """A plan through waypoints, with predicted lengths per leg or `length` states in total. It waits only at its goal;
+    the common state of two legs appears once."""
+    spec, wait = planner.spec, planner.wait
     places = checked_waypoints(spec, via)
-    lengths: list[int | None] = [None] * (len(places) + 1)
+    ends = [*places, goal]
+    check_inside(
+        spec,
+        planner.normalizer,
+        checked_starts(spec, start[None]),
+        np.stack([spec.start_state(spec.place_of(end)) for end in ends]),
+        planner.config.clamp,
+        planner.outside,
+    )
+    planner = planner.with_options(wait=0)
+    planner.outside = "ignore"  # later legs start at states of this plan, not at the caller's
+    lengths: list[int | None] = [None] * len(ends)
     if length is not None:  # dimensions that a waypoint leaves open are set to 0
         starts = np.stack([start, *(spec.start_state(place) for place in places)])
-        ends = np.stack([*places, spec.place_of(goal)])
-        lengths = [*shared_out(length, predict_lengths(starts, ends).tolist())]
-    return plan_legs(plan_leg, start, [*places, goal], lengths, seed)
-
-
-def plan_legs(
-    plan_leg: PlanLeg, start: FloatArray, ends: Sequence[FloatArray], lengths: Sequence[int | None], seed: int
-) -> Plan:
-    """One plan through all ends, in order; the common state of two legs appears once."""
+        predicted = planner.predict_lengths(starts, np.stack([spec.place_of(end) for end in ends]))
+        lengths = [*shared_out(length - wait, predicted.tolist())]
     legs: list[Plan] = []
-    for number, (end, length) in enumerate(zip(ends, lengths, strict=True)):
-        # The first leg has the seed of a plan without waypoints.
-        legs.append(plan_leg(legs[-1].states[-1] if legs else start, end, length, (seed + number * 2_000_003) % 2**63))
-    states = np.concatenate([legs[0].states, *(leg.states[1:] for leg in legs[1:])])
+    for number, (end, states) in enumerate(zip(ends, lengths, strict=True)):
+        legs += planner.plan_batch(
+            (legs[-1].states[-1] if legs else start)[None],
+            end[None],
+            states,
+            avoid=avoid,
+            seeds=[(seed + number * 2_000_003) % 2**63],  # the first leg has the seed of a plan without waypoints
+            keep_denoising=keep_denoising,
+        )
+    joined = np.concatenate([legs[0].states, *(leg.states[1:] for leg in legs[1:])])
     kept = [leg.denoising for leg in legs if leg.denoising is not None]  # (steps + 1, K, d) each
     denoising = np.concatenate([kept[0], *(leg[:, 1:] for leg in kept[1:])], axis=1) if kept else None
-    return Plan(states=states, goal=legs[-1].goal, denoising=denoising, spec=legs[0].spec)
+    plan = Plan(states=joined, goal=legs[-1].goal, denoising=denoising, spec=spec)
+    return waiting([plan], np.array([plan.length + wait]))[0]
 
 
 def shared_out(length: int, predicted: Sequence[int]) -> list[int]:

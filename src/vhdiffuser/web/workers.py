@@ -19,7 +19,6 @@ from multiprocessing.connection import wait
 from typing import Any, Protocol
 
 from vhdiffuser.web.library import Library
-from vhdiffuser.web.limits import Limits
 from vhdiffuser.web.work import Answer, Work, answer
 
 
@@ -53,10 +52,6 @@ class Workers(Protocol):
     def close(self) -> None:
         """Stop all workers without waiting."""
         ...
-
-
-MakeWorkers = Callable[[str, Limits], Workers]
-"""(lane, limits) -> workers."""
 
 
 class ThreadWorkers:
