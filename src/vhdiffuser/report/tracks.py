@@ -80,6 +80,7 @@ _SETTINGS: tuple[tuple[str, Callable[[Recipe], str]], ...] = (
     ("sampler", lambda r: f"{r.planning.sampler}, {r.planning.steps} steps"),
     ("smoothing (control steps)", lambda r: _or_none(r.planning.smoothing)),
     ("stretch", lambda r: f"{r.planning.stretch:g}"),
+    ("states that wait at the goal", lambda r: f"{r.planning.wait}"),
     ("gamma", lambda r: f"{r.planning.gamma:g}"),
     ("pieces (states)", lambda r: _or_none(r.planning.piece)),
     ("Length Predictor's goals", lambda r: "whole states, one encoder" if r.length.full_state_goals else "places"),
