@@ -116,16 +116,26 @@ class Denoiser:
         """K of a plan of that length: 1/stretch of its states are sampled at the data's speed, at least L_min.
 
         A fixed-horizon planner is never stretched, neither at its own length nor at a predicted one (FH+LP), since it
-        was trained on crops of one length only.
+        was trained on crops of one length only. It has only ever seen their padding to a multiple of the U-Net's, so
+        its plans of other lengths get the nearest number of knots with the same padding.
         """
-        if self.config.horizon is None:
+        horizon, stride = self.config.horizon, self.config.stride
+        if horizon is None:
             length = max(1 + round((length - 1) / self.options.stretch), min(length, self.spec.L_min))
-        return knot_count(length, self.config.stride)
+            return knot_count(length, stride)
+        K, multiple = knot_count(length, stride), self._multiple
+        aligned = K + (knot_count(horizon, stride) - K + multiple // 2) % multiple - multiple // 2
+        return aligned if aligned >= 2 else K
+
+    @property
+    def _multiple(self) -> int:
+        """Number of knots that the U-Net's downsampling divides; others are padded to a multiple of it."""
+        return 2 ** (len(self.config.dim_mults) - 1)
 
     def _padded(self, counts: IntArray, chains: bool = False) -> IntArray:
         """Knot counts rounded up to the multiple needed by the U-Net's downsampling (its own padding), or by chains to
         share batches."""
-        multiple = CHAIN if chains else 2 ** (len(self.config.dim_mults) - 1)
+        multiple = CHAIN if chains else self._multiple
         return -(-counts // multiple) * multiple
 
     def _groups(self, counts: IntArray, composed: BoolArray) -> Iterator[IntArray]:
