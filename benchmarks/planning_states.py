@@ -262,7 +262,8 @@ def evaluate_state(table: Comparison, name: str, evaluator: Evaluator, options: 
         "minutes": header.notes["minutes"],
     }
     for gamma in options.gamma or (planner.options.gamma,):
-        put_rows(table, evaluator, {**which, "gamma": gamma}, about, partial(planner.with_options, gamma=gamma))
+        with_margin = partial(planner.with_options, gamma=gamma, wait=0)  # a straight line does not wait either
+        put_rows(table, evaluator, {**which, "gamma": gamma}, about, with_margin)
 
 
 def evaluate_straight_line(table: Comparison, evaluator: Evaluator, gammas: Sequence[float] | None) -> None:
