@@ -132,12 +132,16 @@ def _work(serve: Callable[[Connection], None], pipe: Connection) -> None:
     threading.Thread(target=_watch_parent, daemon=True).start()
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):  # the parent closed the pipe or has exited
         serve(pipe)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it is exiting already; `_leave` would only interrupt that
+    signal.signal(signal.SIGTERM, _stay)  # it is exiting already; `_leave` would only interrupt that
 
 
 def _leave(number: int, frame: object) -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, _stay)
     raise SystemExit(0)
+
+
+def _stay(number: int, frame: object) -> None:
+    """Nothing. With SIG_IGN, Python reports a signal that arrives while it changes the handler on stderr."""
 
 
 def _watch_parent() -> None:
