@@ -18,7 +18,8 @@ from vhdiffuser.weights.places import run_folder
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("each_precision")]
 
-# Each process writes what it ended with. An update takes a second on the first one's clock, 1.6 on the second's.
+# Each process writes what it ended with. An update takes a second on the first one's clock, 1.6 on the second's. Both
+# leave without torch's own exit, whose threads aborted once on a busy machine; the command line's is tested below.
 WORKER = f"""
     import json, os, sys, time
     sys.path.insert(0, {str(Path(__file__).parent)!r})
@@ -48,6 +49,9 @@ WORKER = f"""
     weights = [parameter.tolist() for parameter in networks[0].parameters()]
     end = dict(updates=updates[-1] + 1, signal=caught, weights=weights)
     (folder / f"end-{{rank}}.json").write_text(json.dumps(end))
+    while not (folder / f"end-{{1 - int(rank)}}.json").exists():
+        time.sleep(0.05)
+    os._exit(0)
 """
 
 
