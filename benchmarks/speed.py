@@ -94,16 +94,21 @@ def simulation() -> Iterator[Figure]:
     from vhdiffuser.envs.registry import get_environment
 
     for name, target in (("maze2d-large", 10), ("antmaze-medium", 60)):
-        yield f"1,000 instances of {name}, ss and rp", timed_benchmark(name), target, "s", True
+        yield f"1,000 instances of {name}, ss and rp", timed_benchmark(name)[0], target, "s", True
     alone, together = physics(get_environment("antmaze-medium"), Options())
     yield "ants stepped together against one by one, one thread", alone / together, 3, "x", False
 
 
-def timed_benchmark(name: str, weights: str = "shipped") -> float:
-    """Seconds of `vhd bench` with 1,000 instances and both protocols."""
+def timed_benchmark(name: str, weights: str = "shipped") -> tuple[float, dict[str, int]]:
+    """Seconds of `vhd bench` with 1,000 instances and both protocols, and how many of them succeed."""
+    from vhdiffuser.results.rows import read_results
+
     with tempfile.TemporaryDirectory() as folder:
         command = ["vhd", "bench", name, "--methods", "vhd", "--weights", weights, "--seeds", "0", "--keep", "0"]
-        return timed([*command, "--n", "1000", "--protocols", "ss", "rp", "--out", folder, "--quiet"])
+        seconds = timed([*command, "--n", "1000", "--protocols", "ss", "rp", "--out", folder, "--quiet"])
+        files = {protocol: next(Path(folder).rglob(f"vhd-{protocol}*.jsonl")) for protocol in ("ss", "rp")}
+        rows = {protocol: read_results(path).rows for protocol, path in files.items()}
+        return seconds, {protocol: sum(row.success for row in rows[protocol]) for protocol in rows}
 
 
 def memory() -> Iterator[Figure]:
@@ -128,17 +133,29 @@ def training() -> Iterator[Figure]:
 
     Plans are composed of pieces of 64 states, so crops of 96 suffice.
     """
+    from vhdiffuser.results.summary import wilson_interval
+
     of_length = ["vhd", "train", "length", "maze2d-large", "--threads", "1", "--quiet"]
     of_planner = ["vhd", "train", "planner", "maze2d-large", "--threads", "1", "--quiet"]
     with tempfile.TemporaryDirectory() as home, ThreadPoolExecutor() as pool:
         os.environ["VHD_HOME"] = home
         data = timed(["vhd", "data", "get", "maze2d-large", "--source", "build", "--quiet"])
         length, planner = pool.map(timed, (of_length, [*of_planner, "--longest", "96", "--updates", "5000"]))
-        instances = timed_benchmark("maze2d-large", "trained")
+        instances, trained = timed_benchmark("maze2d-large", "trained")
+    _, shipped = timed_benchmark("maze2d-large")
     parts = {"data": data, "Length Predictor": length, "planner, beside it": planner, "1,000 instances": instances}
     for name, seconds in parts.items():
         yield f"maze2d-large from nothing: {name}", seconds / 60, 10, "min", True
     yield "maze2d-large from nothing, in all", (data + max(length, planner) + instances) / 60, 10, "min", True
+    for protocol, successes in trained.items():
+        least, _ = wilson_interval(shipped[protocol], 1000)
+        yield (
+            f"{protocol} success (target: within the shipped planner's interval)",
+            successes / 10,
+            100 * least,
+            "%",
+            False,
+        )
 
 
 def timed(command: list[str]) -> float:
