@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from vhdiffuser.planner.load import load_planner
-from vhdiffuser.threads import batches_in_parallel, torch_threads
+from vhdiffuser.threads import batches_in_parallel, torch_threads, use_faster_threads
 
 
 @pytest.fixture
@@ -32,6 +32,29 @@ def test_the_setting_holds_within_and_is_given_back():
     with pytest.raises(ValueError, match="boom"), torch_threads(2):
         raise ValueError("boom")
     assert torch.get_num_threads() == 3
+
+
+@pytest.mark.usefixtures("three_threads")
+@pytest.mark.parametrize(("seconds", "chosen"), [({1: 1.0, 3: 0.5}, 3), ({1: 1.0, 3: 0.95}, 1), ({1: 1.0, 3: 8.0}, 1)])
+def test_several_threads_are_used_only_if_they_gain_a_tenth(monkeypatch, seconds, chosen):
+    clock, asked = 0.0, []
+
+    def compute(number):
+        nonlocal clock
+        asked.append((torch.get_num_threads(), number))
+        clock += seconds[torch.get_num_threads()]
+
+    monkeypatch.setattr("vhdiffuser.threads.time.perf_counter", lambda: clock)
+    with torch_threads(None):
+        assert use_faster_threads(compute, repeats=2) == chosen
+        assert torch.get_num_threads() == chosen
+    assert torch.get_num_threads() == 3
+    assert asked == [(3, 0), (3, 0), (3, 1), (1, 0), (1, 0), (1, 1)]
+
+
+def test_a_single_thread_is_kept_without_computing():
+    with torch_threads(1):
+        assert use_faster_threads(lambda number: pytest.fail("computed")) == 1
 
 
 @pytest.mark.usefixtures("three_threads")

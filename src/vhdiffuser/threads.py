@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
@@ -21,18 +22,46 @@ Result = TypeVar("Result")
 
 @contextmanager
 def torch_threads(count: int | None) -> Iterator[None]:
-    """Within the block, torch operations called from this thread use `count` threads (None: unchanged)."""
+    """Within the block, torch operations called from this thread use `count` threads (None: as before)."""
     import torch
 
     before = torch.get_num_threads()
-    if count is None or count == before:
-        yield
-        return
-    torch.set_num_threads(count)
     try:
+        _use_threads(count or before)
         yield
     finally:
-        torch.set_num_threads(before)
+        _use_threads(before)
+
+
+def _use_threads(count: int) -> None:
+    import torch
+
+    if torch.get_num_threads() != count:
+        torch.set_num_threads(count)
+
+
+def use_faster_threads(compute: Callable[[int], object], repeats: int = 3) -> int:
+    """Let torch use one thread or as many as now, whichever computes faster; returns the number.
+
+    Calls compute(0) to compute(repeats - 1) with both. Several threads must gain a tenth: when other processes occupy
+    the cores, threads that wait for each other take up to ten times as long as one, which needs a single core.
+    """
+    import torch
+
+    most = torch.get_num_threads()
+    if most == 1:
+        return 1
+    seconds = {}
+    for count in (most, 1):
+        _use_threads(count)
+        compute(0)
+        begun = time.perf_counter()
+        for number in range(repeats):
+            compute(number)
+        seconds[count] = time.perf_counter() - begun
+    chosen = most if seconds[most] < 0.9 * seconds[1] else 1
+    _use_threads(chosen)
+    return chosen
 
 
 def batches_in_parallel(function: Callable[[Item], Result], batches: Sequence[Item]) -> list[Result]:

@@ -21,6 +21,7 @@ from torch import nn
 from vhdiffuser.errors import DataError, Interrupted, VhdError, VhdWarning
 from vhdiffuser.files import sha256
 from vhdiffuser.locks import exclusive
+from vhdiffuser.threads import torch_threads
 from vhdiffuser.torch_network import state_dict
 from vhdiffuser.training.config import LoopConfig
 from vhdiffuser.training.loop import SNAPSHOTS, train
@@ -353,6 +354,23 @@ def test_precisions_and_threads_can_change_within_a_process(tmp_path):
         x = torch.linspace(-1, 1, 9)[:, None]
         torch.testing.assert_close(network(x), 3 * x - 1, atol=0.1, rtol=0)
     assert torch.get_num_threads() == before
+
+
+def test_choosing_the_number_of_threads_changes_no_update(tmp_path, monkeypatch):
+    tried = []
+
+    def choose(compute):
+        tried.extend(map(compute, range(3)))
+        return torch.get_num_threads()
+
+    config = replace(CONFIG, updates=20)
+    (fixed, _), _ = run(tmp_path / "fixed", config)
+    monkeypatch.setattr("vhdiffuser.training.loop.use_faster_threads", choose)
+    with torch_threads(1):
+        (chosen, _), _ = run(tmp_path / "chosen", replace(config, threads=None))
+    assert len(tried) == 3
+    for name, tensor in fixed.items():
+        np.testing.assert_array_equal(chosen[name], tensor)
 
 
 def test_bf16_multiplies_in_bf16_and_answers_in_fp32(tmp_path, each_precision):

@@ -43,7 +43,7 @@ class Common:
     train: bool = True
     """Train missing networks with the default recipe (resumable); otherwise a missing one is an error."""
     threads: Omittable[int] = None
-    """CPU threads for training (default: torch's choice)."""
+    """CPU threads for training (default: one or all cores, whichever is faster at the start)."""
     json: bool = False
     """Print the table as a JSON list."""
     quiet: bool = False
@@ -235,7 +235,7 @@ class Terms:
     train: bool = True
     """Train missing variants (resumable)."""
     threads: Omittable[int] = None
-    """CPU threads for training (default: torch's choice)."""
+    """CPU threads for training (default: one or all cores, whichever is faster at the start)."""
     json: bool = False
     """Print the table as a JSON list."""
     quiet: bool = False

@@ -45,7 +45,7 @@ class LoopConfig:
     device: str = "auto"
     """`auto`, or a torch device such as `cpu` or `cuda`."""
     threads: int | None = None
-    """CPU threads (default: torch's choice)."""
+    """CPU threads (default: one or all cores, whichever is faster at the start). Weights depend on it by rounding."""
     seed: int = 0
     """Seed of weights and mini-batches."""
     checkpoint_minutes: float = 3.0

@@ -26,7 +26,7 @@ from vhdiffuser.errors import DataError, Interrupted, VhdError
 from vhdiffuser.files import sha256
 from vhdiffuser.locks import exclusive
 from vhdiffuser.signals import noted_signals
-from vhdiffuser.threads import torch_threads
+from vhdiffuser.threads import torch_threads, use_faster_threads
 from vhdiffuser.torch_network import arrays, state_dict
 from vhdiffuser.training.checkpoint import load_checkpoint, save_checkpoint, saved_update
 from vhdiffuser.training.config import LoopConfig
@@ -76,6 +76,8 @@ def train(
     alone = exclusive(folder, "training in it") if os.environ.get("RANK", "0") == "0" else nullcontext()
     with alone, torch_threads(config.threads):
         run = _Run(make_task, config, folder, report, begin_with, restart)
+        if config.threads is None and run.processes.device.type == "cpu" and run.update < config.updates:
+            use_faster_threads(run.try_gradient)
         with noted_signals() as stop:
             while run.update < config.updates:
                 progress = run.progress(stop)
@@ -158,6 +160,12 @@ class _Run:
         if self.config.minutes is not None:
             progress = max(progress, float(told[0, 0]) / (60 * self.config.minutes))
         return progress
+
+    def try_gradient(self, number: int) -> None:
+        """Compute the gradient of the mini-batch of that number for its time alone; nothing is changed."""
+        self.generator.manual_seed(_update_seed(self.config.seed, number, self.update))
+        self.task.loss(self.called, self.called_ema, self.generator, self.update)[0].backward()
+        self.optimizer.zero_grad(set_to_none=True)
 
     def make_update(self, progress: float) -> None:
         """Make one gradient update; logs and writes a checkpoint when due."""
