@@ -104,6 +104,15 @@ def test_plans_are_lambda_times_as_long_as_usual(study: Study) -> None:
     assert (study.results / "analysis" / "mismatch" / "VHD-piece-0-1").is_dir()
 
 
+@pytest.mark.parametrize(
+    ("methods", "runs"), [(("vhd",), []), (("fh-lp", "fh-h2"), ["fh-128"]), (("fh-h3", "fh-h1"), ["fh-192", "fh-64"])]
+)
+def test_only_the_planners_of_the_methods_asked_for_are_trained(
+    study: Study, methods: tuple[str, ...], runs: list[str]
+) -> None:
+    assert list(needs.fixed_horizons(study, methods)) == runs
+
+
 def test_rows_are_kept_and_their_figures_follow(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
     first = studies.mismatch(study, (1.0,), ("fh-h1",)).rows
     monkeypatch.setattr(arms, "outcome", lambda rows: pytest.fail("not this one"))

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Literal
 
 from vhdiffuser.analysis.arms import Study, horizons, run_model
+from vhdiffuser.benchmark.methods import get_method
 from vhdiffuser.recipes.recipe import Recipe, get_recipe
 from vhdiffuser.recipes.train import train_length, train_planner
 from vhdiffuser.training.loop import Status
@@ -27,10 +28,12 @@ Needs = dict[str, Training]
 """Trainings by run name."""
 
 
-def fixed_horizons(study: Study, which: Sequence[int] = (0, 1, 2)) -> Needs:
-    """Planners with the fixed horizons H1, H2, H3 (`which`: 0, 1, 2)."""
+def fixed_horizons(study: Study, methods: Sequence[str]) -> Needs:
+    """Planners with the fixed horizons of these methods; FH+LP's is H2."""
+    horizons(study)  # must exist
     recipe = get_recipe(study.environment)
-    return {f"fh-{H}": Training(recipe.fixed_horizon(H)) for H in (horizons(study)[number] for number in which)}
+    found = dict.fromkeys(get_method(name).training_horizon(study.environment) for name in methods)
+    return {f"fh-{H}": Training(recipe.fixed_horizon(H)) for H in found if H is not None}
 
 
 def unseen_lengths(study: Study) -> Needs:
@@ -38,7 +41,7 @@ def unseen_lengths(study: Study) -> Needs:
     recipe, T_max = get_recipe(study.environment), study.environment.spec.T_max
     half, quarter = T_max // 2, T_max // 4
     return {
-        **fixed_horizons(study, (1,)),
+        **fixed_horizons(study, ("fh-lp",)),
         "lengths-half": Training(recipe.changed(planner={"longest": half})),
         "lengths-gap": Training(recipe.changed(planner={"gap": (quarter, half)})),
     }

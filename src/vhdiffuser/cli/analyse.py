@@ -104,7 +104,7 @@ class Crops(Common):
         from vhdiffuser.analysis.studies import crops
 
         study = self._study(self.protocols)
-        self._train(study, fixed_horizons(study, (1,)))
+        self._train(study, fixed_horizons(study, ("fh-lp",)))
         self._show(lambda on_row: crops(study, self.predictors, on_row), "crops")
 
 
@@ -137,7 +137,7 @@ class Mismatch(Common):
         from vhdiffuser.analysis.studies import mismatch
 
         study = self._study(self.protocols)
-        self._train(study, fixed_horizons(study))
+        self._train(study, fixed_horizons(study, self.methods))
         options: OptionChanges = {"piece": self.piece, "retime": self.retime}
         self._show(lambda on_row: mismatch(study, self.scales, self.methods, on_row, **options), "mismatch")
 
