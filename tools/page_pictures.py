@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import shutil
 import subprocess
 import sys
@@ -23,7 +22,7 @@ from pathlib import Path
 from typing import Literal
 
 from PIL import Image, ImageDraw
-from playwright.sync_api import Error, Page, sync_playwright
+from playwright.sync_api import Browser, Error, Page, sync_playwright
 
 Scheme = Literal["light", "dark"]
 LOOKS: dict[str, tuple[int, int, Scheme]] = {
@@ -33,8 +32,8 @@ LOOKS: dict[str, tuple[int, int, Scheme]] = {
 }
 PATIENCE = 180_000
 """Milliseconds for which a busy machine may compute."""
-SHEET, TALLEST = 4, 1600
-"""Pictures per contact sheet, and how much of a long page they show."""
+SHEET, TALLEST = 4, 1330
+"""Pictures per contact sheet, and the height beyond which a page is continued in a further one."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,9 @@ class State:
     hash: str = ""
     do: Callable[[Page], object] = lambda page: None
     whole: bool = False
-    """Whether the picture shows the whole page, not only the first screen."""
+    """Whether the picture shows the whole page, not only the first screen; on a phone it does anyway."""
+    screen: bool = False
+    """Whether the picture shows only the screen on a phone, too."""
     waits: bool = True
     """Whether a plan, and where there is a simulator its execution, come first."""
 
@@ -102,6 +103,11 @@ def frame(slider: str, share: float) -> Callable[[Page], object]:
     return do
 
 
+def scroll_to(selector: str) -> Callable[[Page], object]:
+    """Until it begins below what stays in sight."""
+    return lambda page: page.locator(selector).evaluate("(element) => element.scrollIntoView({ block: 'start' })")
+
+
 def move_goal_while_it_plays(page: Page) -> None:
     """Two steps of the arrow keys, then what came of it."""
     page.evaluate(
@@ -118,9 +124,9 @@ def move_goal_while_it_plays(page: Page) -> None:
 
 def drag_goal_while_it_plays(page: Page) -> None:
     """The goal still in the hand: a new plan from where the robot is."""
-    x, y = page.evaluate("() => window.vhd.onPage(window.vhd.state.goal)")
     page.locator("#execute-play").click()
     page.wait_for_timeout(700)
+    x, y = page.evaluate("() => window.vhd.onPage(window.vhd.state.goal)")
     page.mouse.move(x, y)
     page.mouse.down()
     page.mouse.move(x - 8, y + 8, steps=3)
@@ -133,7 +139,8 @@ COMPARED = wait_for("document.querySelectorAll('.method .good, .method .bad').le
 LARGE = "env=maze2d-large"
 LONG = "env=maze2d-large&start=1,1&goal=7,10"
 STATES = (
-    *(State(f"tour-{step}", LARGE, press("#tour-begin", *[".tour-next"] * (step - 1))) for step in (1, 2, 3, 4)),
+    *(State(f"tour-{step}", LARGE, press("#tour-begin", *[".tour-next"] * (step - 1)), screen=True)
+      for step in (1, 2, 3, 4)),
     State("first", LARGE),
     State("first-whole", LARGE, whole=True),
     State("umaze", "env=maze2d-umaze"),
@@ -145,6 +152,8 @@ STATES = (
     State("denoising-noise", LONG, frame("#denoise", 0)),
     State("denoising-midway", LONG, frame("#denoise", 0.6)),
     State("executing-midway", LONG, frame("#execute", 0.5)),
+    *(State(f"scrolled-{name}", LONG, both(frame("#execute", 0.5), scroll_to(selector)), screen=True)
+      for name, selector in (("execution", "#execution-card"), ("show", "#show"), ("settings", "#tools-card"))),
     State("goal-in-hand", LONG, drag_goal_while_it_plays),
     State("goal-moved", LONG, move_goal_while_it_plays),
     State("field", f"{LONG}&field=1", FIELD),
@@ -197,46 +206,70 @@ def served() -> Iterator[str]:
             server.terminate()
 
 
-def photograph(page: Page, address: str, state: State, folder: Path) -> None:
-    """All looks of one state, which is reached once: only the window and the colours change."""
+def photograph(page: Page, address: str, state: State, looks: tuple[str, ...], folder: Path) -> None:
+    """These looks of one state, which is reached once: only the window and the colours change."""
     page.unroute_all()
-    width, height, colours = LOOKS["light"]
-    page.set_viewport_size({"width": width, "height": height})
-    page.emulate_media(color_scheme=colours)
+    look_like(page, looks[0])
     page.goto("about:blank")
     page.goto(f"{address}#{state.hash}")
     if state.waits:
         settle(page)
     state.do(page)
-    for look, (width, height, colours) in LOOKS.items():
-        page.set_viewport_size({"width": width, "height": height})
-        page.emulate_media(color_scheme=colours)
+    for look in looks:
+        look_like(page, look)
         page.wait_for_timeout(400)
-        page.screenshot(
-            path=folder / f"{state.name}-{look}.png",
-            full_page=state.whole or (look == "phone" and not state.name.startswith("tour")),
-        )
+        if (wide := page.evaluate("document.documentElement.scrollWidth")) > LOOKS[look][0]:
+            print(f"{state.name}, {look}: {wide - LOOKS[look][0]} pixels to scroll sideways", flush=True)
+        if look == "phone" and not state.screen:  # a whole page is taken as by a mouse, so make the screen as long
+            long = page.evaluate("document.documentElement.scrollHeight")
+            page.set_viewport_size({"width": LOOKS[look][0], "height": long})
+            page.wait_for_timeout(200)
+        page.screenshot(path=folder / f"{state.name}-{look}.png", full_page=state.whole and look != "phone")
     page.mouse.up()
+
+
+def look_like(page: Page, look: str) -> None:
+    width, height, colours = LOOKS[look]
+    page.set_viewport_size({"width": width, "height": height})
+    page.emulate_media(color_scheme=colours)
+
+
+def opened(browser: Browser, touch: bool) -> Page:
+    """A page for a mouse or for a finger, which prints what goes wrong in it."""
+    page = browser.new_context(has_touch=touch, is_mobile=touch).new_page()
+    page.set_default_timeout(PATIENCE)
+    page.on("pageerror", lambda error: print(f"error on the page: {error}", flush=True))
+    page.on("console", lambda message: print(f"console: {message.text}", flush=True))
+    page.add_init_script("if (location.protocol === 'http:') localStorage.setItem('vhd-tour-seen', '1')")
+    return page
+
+
+def tiles(folder: Path, names: list[str], look: str) -> Iterator[tuple[str, Image.Image]]:
+    """Pictures of one look with their names, long ones in parts."""
+    share = 1 if look == "phone" else 0.75
+    for name in names:
+        with Image.open(folder / f"{name}-{look}.png") as opened:
+            whole = opened.convert("RGB").resize((int(opened.width * share), int(opened.height * share)))
+        for part, top in enumerate(range(0, whole.height, TALLEST), 1):
+            cut = whole.crop((0, top, whole.width, min(whole.height, top + TALLEST)))
+            yield (name if part == 1 else f"{name}, part {part}"), cut
 
 
 def sheets(folder: Path, names: list[str], look: str) -> None:
     """Contact sheets of one look."""
-    width = LOOKS[look][0] * (0.75 if look != "phone" else 1)
-    columns = 2 if look != "phone" else SHEET
-    for number in range(math.ceil(len(names) / SHEET)):
-        tiles = []
-        for name in names[number * SHEET : (number + 1) * SHEET]:
-            with Image.open(folder / f"{name}-{look}.png") as opened:
-                cut = opened.convert("RGB").crop((0, 0, opened.width, min(opened.height, TALLEST)))
-                tiles.append((name, cut.resize((int(width), int(cut.height * width / cut.width)))))
-        rows = [tiles[first : first + columns] for first in range(0, len(tiles), columns)]
+    columns = 4 if look == "phone" else 2
+    every = list(tiles(folder, names, look))
+    for number, first in enumerate(range(0, len(every), SHEET), 1):
+        shown = every[first : first + SHEET]
+        rows = [shown[begin : begin + columns] for begin in range(0, len(shown), columns)]
         heights = [max(tile.height for _, tile in row) + 22 for row in rows]
-        sheet = Image.new("RGB", (int(width + 8) * columns, sum(heights)), "#888888")
+        width = shown[0][1].width + 8
+        sheet = Image.new("RGB", (width * columns, sum(heights)), "#888888")
         for row, top in zip(rows, [sum(heights[:index]) for index in range(len(rows))], strict=True):
             for column, (name, tile) in enumerate(row):
-                ImageDraw.Draw(sheet).text((column * int(width + 8) + 4, top + 5), name, fill="white")
-                sheet.paste(tile, (column * int(width + 8), top + 22))
-        sheet.save(folder / f"sheet-{look}-{number + 1:02d}.png")
+                ImageDraw.Draw(sheet).text((column * width + 4, top + 5), name, fill="white")
+                sheet.paste(tile, (column * width, top + 22))
+        sheet.save(folder / f"sheet-{look}-{number:02d}.png")
 
 
 def main() -> None:
@@ -252,13 +285,12 @@ def main() -> None:
     taken, failed = [], []
     with served() as address, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        page = browser.new_page()
-        page.set_default_timeout(PATIENCE)
-        page.add_init_script("if (location.protocol === 'http:') localStorage.setItem('vhd-tour-seen', '1')")
+        pages = {("light", "dark"): opened(browser, touch=False), ("phone",): opened(browser, touch=True)}
         for state in states:
             begun = time.monotonic()
             try:
-                photograph(page, address, state, options.out)
+                for looks, page in pages.items():
+                    photograph(page, address, state, looks, options.out)
                 taken.append(state.name)
             except Error as error:
                 failed.append(state.name)

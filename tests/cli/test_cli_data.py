@@ -83,6 +83,7 @@ def test_every_help_explains_every_option_and_has_an_example(part, capsys, monke
     inner = subcommands(command)
     assert run([*part, "--help"]) == 0
     text = capsys.readouterr().out
+    assert "{None}" not in text, "options are shown by the type of their value"
     if len(part) == 1 and inner:
         assert all(re.search(rf"• {name}\b", text) for name in inner), "every subcommand is listed"
     else:

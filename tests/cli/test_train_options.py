@@ -82,6 +82,17 @@ def test_every_crop_can_be_asked_for_where_the_recipe_chooses() -> None:
     assert list(directness.values()) == [2.2, 3.0, None, None], "a fixed horizon takes every crop"
 
 
+@pytest.mark.parametrize(("given", "gap"), [((), None), (("64", "96"), (64, 96)), (("None",), None)])
+def test_an_option_of_two_numbers_may_be_none(given: tuple[str, ...], gap: tuple[int, int] | None) -> None:
+    options = ["--gap", *given] if given else []
+    assert parse("train", ["planner", "maze2d-umaze", *options]).network.gap == gap
+
+
+def test_half_of_such_an_option_is_refused_in_words(capsys) -> None:
+    assert run(["train", "planner", "maze2d-umaze", "--gap", "64"]) == 2
+    assert "--gap INT INT" in capsys.readouterr().err
+
+
 def test_a_fixed_horizon_knows_the_walls_since_it_has_no_routes() -> None:
     command = ["planner", "antmaze-medium"]
     assert parse("train", command).network.frame == 20.0

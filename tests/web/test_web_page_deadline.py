@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -41,12 +42,14 @@ def test_too_early_a_deadline_says_in_place_what_would_do(page):
     )
     expect(page.locator("#verdict")).to_have_text("Not executed: the deadline is too early; 114 steps would be enough.")
     expect(page.locator("#refusal")).to_be_hidden()
-    expect(page.locator("#save-json")).to_be_disabled()
+    for button in ("#save-json", "#film"):
+        expect(page.locator(button)).to_be_disabled()
     page.locator("#risk").select_option("0.2")
     expect(page.locator("#verdict")).to_contain_text("Goal reached in")
     expect(page.locator("#length")).to_have_text("91")
     expect(note).to_be_hidden()
-    expect(page.locator("#save-json")).to_be_enabled()
+    for button in ("#save-json", "#film"):
+        expect(page.locator(button)).to_be_enabled()
 
 
 def test_a_deadline_is_kept_by_it_or_at_it_and_in_the_link(page):
@@ -54,6 +57,7 @@ def test_a_deadline_is_kept_by_it_or_at_it_and_in_the_link(page):
     page.locator("#deadline").fill("220")
     page.locator("#deadline").press("Enter")
     expect(page.locator("#length")).to_have_text("114")
+    expect(page.locator("#spread")).to_contain_text("In time for the deadline, step 220.")
     expect(page.locator("#verdict")).to_contain_text("Goal reached in")
     page.locator("#arrive").select_option("at")
     expect(page.locator("#spread")).to_contain_text("114 would be enough; slowed down to arrive at step 220")
@@ -71,12 +75,26 @@ def test_a_deadline_is_kept_by_it_or_at_it_and_in_the_link(page):
     expect(page.locator("#arrive")).to_have_value("at")
 
 
+@pytest.mark.parametrize(("probability", "said"), [(0.998, "over 0.99"), (0.99, "0.99"), (0.002, "below 0.01")])
+def test_no_probability_is_rounded_to_certainty(page, probability, said):
+    def say(route) -> None:
+        lines = [json.loads(line) for line in route.fetch().text().splitlines()]
+        lines[0]["value"]["probability"] = probability
+        route.fulfill(body="".join(json.dumps(line) + "\n" for line in lines), content_type="application/x-ndjson")
+
+    page.route("**/api/stream", say)
+    page.locator("#seed").fill("1")
+    page.locator("#seed").press("Enter")
+    expect(page.locator("#spread")).to_contain_text(f"Arrives with probability {said},")
+
+
 def test_without_a_calibration_neither_is_offered(page):
     expect(page.locator("#deadline")).to_be_enabled()
     page.locator("#environment").select_option("toy-data")
     expect(page.locator("#status")).to_contain_text("states planned")
     for control in ("#risk", "#deadline", "#arrive"):
         expect(page.locator(control)).to_be_disabled()
+    expect(page.locator("#uncalibrated")).to_contain_text("run vhd calibrate toy-data.")
 
 
 def test_a_deadline_out_of_bounds_is_refused(page):

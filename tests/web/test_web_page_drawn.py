@@ -72,11 +72,12 @@ def test_denoising_draws_the_knots_of_its_step(page):
     assert shown(page, "plan", inside[len(inside) // 2])
 
 
-def test_the_route_and_the_pieces_of_a_composed_plan(page, address):
-    def compose(event, value) -> None:
-        if event == "plan":
-            value |= {"route": ROUTE, "pieces": [[0, 50], [30, 90]]}
+def compose(event, value) -> None:
+    if event == "plan":
+        value |= {"route": ROUTE, "pieces": [[0, 50], [30, 90]]}
 
+
+def test_the_route_and_the_pieces_of_a_composed_plan(page, address):
     with_stream(page, compose)
     open_scene(page, address, "start=1,1&goal=1,2.5&protocol=ss")
     assert not shown(page, "route", ROUTE[1])
@@ -97,6 +98,15 @@ def test_the_route_and_the_pieces_of_a_composed_plan(page, address):
     assert sum(both) < min(sum(alone), sum(other)), "where two overlap, it is darker"
 
 
+def test_the_first_route_stays_when_a_replan_has_none(page, address):
+    with_stream(page, compose)
+    open_scene(page, address, "start=1,1&goal=3,1&route=1")
+    assert page.evaluate("window.vhd.known.execution.plans.length") > 1
+    drawn(page)
+    assert len(layers(page, line=9)) == 2
+    assert shown(page, "route", ROUTE[1])
+
+
 def test_candidates_are_coloured_by_their_score(page):
     scores = np.linspace(2, 30, 15)
     ways = [[[1.15 + 0.02 * n, 1.0], [1.15 + 0.13 * n, 3.0]] for n in range(15)]  # beside the plan
@@ -105,11 +115,13 @@ def test_candidates_are_coloured_by_their_score(page):
     page.route("**/api/candidates", lambda route: route.fulfill(json=fan))
     page.locator("#fan").click()
     expect(page.locator("#fan-count")).to_have_text("15")
-    assert [page.locator(f"#fan-{end}").inner_text() for end in ("low", "high")] == ["2", "30"]
+    assert [page.locator(f"#fan-{end}").inner_text() for end in ("low", "high")] == ["2", "28 or more"]
     drawn(page)
     strokes = layers(page, stroke=True)
     assert [one["places"] for one in strokes] == ways[::-1], "the worst first, the best on top"
     assert [one["line"] for one in strokes[-2:]] == [1.2, 3.5], "the best is wide"
+    (outline,) = layers(page, colour="text")
+    assert (outline["places"], outline["line"]) == (ways[0], 6), "and outlined"
     good, bad = theme(page, "fan-good"), theme(page, "fan-bad")
     assert strokes[-1]["stroke"] == f"rgb({' '.join(map(str, good))})"
     assert strokes[0]["stroke"] == f"rgb({' '.join(map(str, bad))})"
@@ -117,6 +129,16 @@ def test_candidates_are_coloured_by_their_score(page):
     best, worst = colour_at(page, middle[0]), colour_at(page, middle[-1])
     assert is_near(best, good, 60)
     assert abs(np.subtract(worst, bad)).sum() < abs(np.subtract(worst, good)).sum()
+
+
+def test_one_bad_candidate_does_not_make_the_others_look_alike(page):
+    candidates = [{"places": [[1, 1], [1, 2.5]], "score": score} for score in (*range(63), 1000)]
+    fan = {"length": 91, "best": 0, "seconds": 0.1, "candidates": candidates}
+    page.route("**/api/candidates", lambda route: route.fulfill(json=fan))
+    page.locator("#fan").click()
+    expect(page.locator("#fan-high")).to_have_text("59 or more")
+    drawn(page)
+    assert len({one["stroke"] for one in layers(page, stroke=True)}) == 60, "as many as there are scores from 0 to 59"
 
 
 def test_the_field_is_near_at_the_goal_and_far_from_it(page):
@@ -238,6 +260,7 @@ def test_a_moved_goal_leaves_its_old_place_and_a_new_plan(page):
     run = page.evaluate("window.vhd.known.execution")
     assert [plan["reason"] for plan in run["plans"]] == ["start", "goal"]
     assert page.evaluate("window.vhd.drawn.oldGoals") == [[1, 2.5]]
+    expect(page.locator("#passed-legend")).to_be_visible()
     np.testing.assert_allclose(run["plans"][1]["places"][-1], [1, 2.13], atol=0.01)
     expect(page.locator("#execute-play")).to_have_attribute("aria-label", "Play the execution")
     assert run["success"]
@@ -257,6 +280,7 @@ def test_while_the_goal_is_held_the_robot_waits_and_its_new_plan_follows(page):
     drawn(page)
     step = int(page.locator("#execute").input_value())
     (held,) = layers(page, colour="replan", dash=True)
+    expect(page.locator("#next-legend")).to_be_visible()
     at = page.evaluate(f"window.vhd.known.execution.places[{step}]")
     np.testing.assert_allclose(held["places"][0], at, atol=2e-3)
     np.testing.assert_allclose(held["places"][-1], page.evaluate("window.vhd.state.goal"), atol=0.01)
@@ -301,7 +325,10 @@ def test_a_film_shows_what_was_on_screen(page, browser, tmp_path: Path):
             const canvas = document.createElement("canvas");
             [canvas.width, canvas.height] = [video.videoWidth, video.videoHeight];
             const context = canvas.getContext("2d");
-            context.drawImage(video, 0, 0);
+            do { // a busy machine may say that it has sought before the picture is there
+                await new Promise((resolve) => setTimeout(resolve, 50));
+                context.drawImage(video, 0, 0);
+            } while (context.getImageData(0, 0, 1, 1).data[3] === 0);
             return { seconds, width: canvas.width, height: canvas.height,
                      pixels: [...context.getImageData(0, 0, canvas.width, canvas.height).data] };
         }""",

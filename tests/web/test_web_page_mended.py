@@ -60,6 +60,14 @@ def test_a_drop_into_a_wall_ends_the_waiting_and_asks_nothing(page):
     expect(page.locator("#refusal")).to_be_hidden()
 
 
+def test_a_copied_link_is_said_where_it_was_asked_for(page):
+    page.evaluate("() => { navigator.clipboard.writeText = (text) => { window.copied = text; }; }")
+    page.locator("#link").click()
+    expect(page.locator("#link")).to_have_text("Link copied")
+    assert page.evaluate("window.copied") == page.url
+    expect(page.locator("#link")).to_have_text("Copy link")
+
+
 def test_a_comparison_has_the_average_of_random_pairs_beside_it(page):
     page.locator("#trials-count").select_option("20")
     page.locator("#compare").click()

@@ -200,7 +200,7 @@ def test_statistics_run_in_the_background_and_open_what_failed(page):
     drag(page, ".handle.goal", 0, 0.3 * unit(page))  # meanwhile, the page answers
     expect(page.locator("#verdict")).to_contain_text("Goal reached in")
     expect(page.locator("#trials-text")).to_contain_text(
-        re.compile(r"^\d+ of 20 reached: \d+ % \(95 % interval \d+ to \d+ %\)")
+        re.compile(r"^\d+ of 20 reached: \d+\s% \(95\s% interval \d+ to \d+\s%\)")
     )
     expect(page.locator("#trials-bar")).to_have_attribute("value", "20")
     reached = int(page.locator("#trials-text").inner_text().split()[0])

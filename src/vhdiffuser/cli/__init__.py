@@ -230,10 +230,12 @@ def parse(name: str, arguments: list[str]) -> Any:
     """The command with its options; SystemExit after --help (0) or an invalid command line (2)."""
     import tyro
 
+    from vhdiffuser.cli.options import REGISTRY
+
     command = load_command(name)
     made = command.parse(arguments) if hasattr(command, "parse") else command
     described = None if made is command else command.__doc__
-    return tyro.cli(made, args=arguments, prog=f"vhd {name}", description=described)
+    return tyro.cli(made, args=arguments, prog=f"vhd {name}", description=described, registry=REGISTRY)
 
 
 def load_command(name: str) -> type:

@@ -1,15 +1,46 @@
-"""Types of options whose help text states their default in words, so that tyro does not add "(default: None)"."""
+"""Types of options, and how `--help` shows them: without tyro's "(default: None)" and "{None}|FLOAT"."""
 
 from __future__ import annotations
 
-from typing import Annotated, TypeVar
+from types import NoneType, UnionType
+from typing import Annotated, Any, TypeVar, Union, get_args
 
 import tyro
+from tyro.constructors import (
+    ConstructorRegistry,
+    PrimitiveConstructorSpec,
+    PrimitiveTypeInfo,
+    UnsupportedTypeAnnotationError,
+)
 
 T = TypeVar("T")
 
 _IN_WORDS = tyro.conf.arg(help_behavior_hint="")
 Omittable = Annotated[T | None, _IN_WORDS]
-"""One value, or None if the option is omitted."""
+"""One value, or None if the option is omitted. The help text states the default in words."""
 Several = Annotated[tuple[T, ...], _IN_WORDS]
-"""Any number of values; none if the option is omitted."""
+"""Any number of values; none if the option is omitted. The help text states the default in words."""
+
+REGISTRY = ConstructorRegistry()
+"""How options are read from the command line."""
+
+
+@REGISTRY.primitive_rule
+def _optional(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
+    """`T | None` is shown as `T`; the word None stays a value."""
+    members = get_args(info.type) if info.type_origin in (Union, UnionType) else ()
+    given = [member for member in members if member is not NoneType]
+    if NoneType not in members or len(given) != 1:
+        return None
+    value = ConstructorRegistry.get_primitive_spec(PrimitiveTypeInfo.make(given[0], info.markers))
+    if isinstance(value, UnsupportedTypeAnnotationError):  # a subcommand
+        return None
+    counts = {value.nargs} if isinstance(value.nargs, int) else value.nargs
+    return PrimitiveConstructorSpec(
+        nargs="*" if counts == "*" else tuple(sorted({1, *counts})),
+        metavar=value.metavar,
+        instance_from_str=lambda words: None if words == ["None"] else value.instance_from_str(words),
+        is_instance=lambda thing: thing is None or value.is_instance(thing),
+        str_from_instance=lambda thing: ["None"] if thing is None else value.str_from_instance(thing),
+        choices=None if value.choices is None else (*value.choices, "None"),
+    )

@@ -39,7 +39,7 @@ def explain(loaded: Loaded, rule: ExecutionRule, rollout: Rollout, goal: FloatAr
     missed_by = float(np.linalg.norm(places[-1] - goal))
     replans = len(rollout.plans) - 1
     if rollout.success:
-        again = f", replanned {replans} time{'s' if replans > 1 else ''}" if replans else ""
+        again = f", replanned {'once' if replans == 1 else f'{replans} times'}" if replans else ""
         return Explained("reached", f"Goal reached in {rollout.steps} steps{again}.", missed_by)
     unit = f" {loaded.environment.geometry.unit}" if loaded.environment.geometry.unit else ""
     missed = f"missed by {missed_by:.2g}{unit} after {rollout.steps} steps" + (

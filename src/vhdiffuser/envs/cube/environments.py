@@ -62,7 +62,7 @@ ENVIRONMENTS = (
     Environment(
         spec=_SPEC,
         simulator=partial(_simulator, _SPEC),
-        geometry=Geometry(bounds=to_units(WORKSPACE), unit="10 cm"),
+        geometry=Geometry(bounds=to_units(WORKSPACE), unit="dm"),
         horizons=(32, 64, 128),
         step_budget=400,
         instances="effector start and goal uniform in the workspace; the start is reached before the clock starts",

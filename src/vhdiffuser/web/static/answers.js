@@ -1,5 +1,7 @@
 // Shows the server's replies: horizon, plan, execution, candidates and refusals.
 
+import { canFilm } from "./film.js";
+import { scaleOf } from "./layers.js";
 import { Player } from "./player.js";
 import { Results } from "./results.js";
 
@@ -34,6 +36,7 @@ export class Answers {
     this.model.forget();
     this.clearRefusal();
     this.results.clear();
+    this.#allowSaving(false);
     this.denoising.load(0);
     this.playing.load(0);
   }
@@ -65,11 +68,12 @@ export class Answers {
   }
 
   fan(fan) {
-    const scores = fan.candidates.map((one) => one.score);
     this.model.known.fan = fan;
-    $("fan-low").textContent = Math.round(Math.min(...scores));
-    $("fan-high").textContent = Math.round(Math.max(...scores));
-    $("fan-count").textContent = scores.length;
+    const scale = scaleOf(fan);
+    const [low, high] = scale.map((score) => score.toFixed(scale[1] - scale[0] < 5 ? 1 : 0).replace("-", "\u2212"));
+    $("fan-low").textContent = low;
+    $("fan-high").textContent = `${high} or more`;
+    $("fan-count").textContent = fan.candidates.length;
     this.picture.redraw();
   }
 
@@ -89,7 +93,7 @@ export class Answers {
 
   // Shows why a request was refused, and marks the offending points.
   say(reason, places = []) {
-    $("refusal").textContent = reason;
+    $("refusal-text").textContent = reason.charAt(0).toUpperCase() + reason.slice(1);
     $("refusal").hidden = false;
     this.model.refused = places;
     this.picture.redraw();
@@ -113,5 +117,6 @@ export class Answers {
 
   #allowSaving(allowed) {
     for (const id of ["save-json", "save-csv", "save-png"]) $(id).disabled = !allowed;
+    $("film").disabled = !allowed || !canFilm;
   }
 }

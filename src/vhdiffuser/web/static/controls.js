@@ -41,6 +41,8 @@ export function fillControls(scene, state, colours) {
   $("deadline").value = state.deadline ?? "";
   $("deadline").max = scene.step_budget;
   $("deadline").disabled = !scene.calibrated;
+  $("uncalibrated").hidden = scene.calibrated;
+  $("uncalibrated").querySelector("code").textContent = `vhd calibrate ${scene.environment}`;
   $("arrive").value = state.arrive;
   $("arrive").disabled = state.deadline === null;
   $("gamma").disabled = state.risk !== null || state.deadline !== null;
@@ -80,6 +82,7 @@ export function connectControls(page) {
   $("places").addEventListener("submit", (event) => event.preventDefault());
   $("random").addEventListener("click", () => page.randomPair().catch(page.refuse));
   $("link").addEventListener("click", copyLink);
+  $("refusal-close").addEventListener("click", () => { $("refusal").hidden = true; });
   $("save-json").addEventListener("click", () => saveJson(model.known.plan));
   $("save-csv").addEventListener("click", () => saveCsv(model.known.plan));
   $("save-png").addEventListener("click", () => savePng(page.pictures));
@@ -97,7 +100,7 @@ function connectNumber(page, id, low, high, optional = false) {
     const value = Math.round(Number($(id).value));
     if (optional && $(id).value === "" && !$(id).validity.badInput) page.changeSettings({ [id]: null });
     else if ($(id).value === "" || !(value >= low) || !(value <= high())) {
-      page.refuse({ message: `${id}: enter a whole number from ${low} to ${high()}.` });
+      page.refuse({ message: `${$(id).labels[0].textContent}: enter a whole number from ${low} to ${high()}.` });
       $(id).value = page.model.state[id];
     } else page.changeSettings({ [id]: value });
   });
@@ -119,11 +122,16 @@ function connectKeys(page) {
   });
 }
 
+// Said on the button itself: the status line may be out of sight.
 async function copyLink() {
+  let said = "Link copied";
   try {
     await navigator.clipboard.writeText(location.href);
     $("status").textContent = "Link copied to the clipboard.";
   } catch {
+    said = "Copy the address";
     $("status").textContent = "Copy this page's address: it contains the scene.";
   }
+  $("link").textContent = said;
+  setTimeout(() => { $("link").textContent = "Copy link"; }, 2500);
 }

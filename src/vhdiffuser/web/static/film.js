@@ -5,16 +5,15 @@ import { compose, save } from "./download.js";
 const RATE = 30; // frames per second
 const STILL = 900; // milliseconds for which the last frame is held
 
+export const canFilm = Boolean(window.MediaRecorder && HTMLCanvasElement.prototype.captureStream);
+
 export class Film {
   #recorder = null;
 
   constructor(button, { playable, scene, caption, changed }) {
     Object.assign(this, { button, playable, scene, caption, changed });
     button.addEventListener("click", () => (this.#recorder ? this.#recorder.stop() : this.record()));
-    if (!window.MediaRecorder || !HTMLCanvasElement.prototype.captureStream) {
-      button.disabled = true;
-      button.title = "This browser cannot record video.";
-    }
+    if (!canFilm) button.title = "This browser cannot record video.";
   }
 
   async record() {

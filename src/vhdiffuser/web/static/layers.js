@@ -23,7 +23,7 @@ export function layersOf(known, scene, state, at, faded, colours) {
   const made = execution.plans.filter((one) => one.step <= at.step);
   const current = made[made.length - 1];
   const result = [...fan];
-  if (state.route) result.push(...(made.length > 1 ? routeOf(current.route, faded) : composedOf(plan, planned, faded)));
+  if (state.route) result.push(...(made.length > 1 && current.route.length ? routeOf(current.route, faded) : composedOf(plan, planned, faded)));
   if (made.length > 1) result.push({ places: planned, colour: "plan", line: 1.2, alpha: 0.35 * faded });
   result.push({ places: made.length > 1 ? current.places : planned, colour: "plan", line: 6, alpha: 0.45 * faded });
   if (next) result.push({ places: next.places, colour: "replan", line: 2.5, dash: [7, 5] });
@@ -44,12 +44,22 @@ function composedOf(plan, planned, faded) {
   return [...bands, ...routeOf(plan.route, faded)];
 }
 
-// All candidates, coloured by score; the best is drawn last and thickest.
+// Candidates have the colour of their score, from the best to the 95th percentile: a few bad ones would make all others look alike.
+export function scaleOf(fan) {
+  const scores = fan.candidates.map((one) => one.score).sort((one, other) => one - other);
+  return [scores[0], scores[Math.floor(0.95 * (scores.length - 1))]];
+}
+
+// The best candidate is drawn last, with an outline.
 function fanOf(fan, colours, faded) {
   const table = fanRamp(colours);
-  const scores = fan.candidates.map((one) => one.score);
-  const [low, high] = [Math.min(...scores), Math.max(...scores)];
-  const colour = (score) => `rgb(${table[Math.round((255 * (score - low)) / Math.max(high - low, 1e-9))].join(" ")})`;
-  const order = fan.candidates.map((_, number) => number).sort((one, other) => scores[other] - scores[one]);
-  return order.map((number) => ({ places: fan.candidates[number].places, stroke: colour(scores[number]), line: number === fan.best ? 3.5 : 1.2, alpha: (number === fan.best ? 1 : 0.6) * faded }));
+  const [low, high] = scaleOf(fan);
+  const colour = ({ score }) => `rgb(${table[Math.round(255 * Math.min((score - low) / Math.max(high - low, 1e-9), 1))].join(" ")})`;
+  const order = fan.candidates.map((_, number) => number).filter((number) => number !== fan.best).sort((one, other) => fan.candidates[other].score - fan.candidates[one].score);
+  const best = fan.candidates[fan.best];
+  return [
+    ...order.map((number) => ({ places: fan.candidates[number].places, stroke: colour(fan.candidates[number]), line: 1.2, alpha: 0.6 * faded })),
+    { places: best.places, colour: "text", line: 6, alpha: faded },
+    { places: best.places, stroke: colour(best), line: 3.5, alpha: faded },
+  ];
 }

@@ -31,6 +31,14 @@ const goals = new GoalMoves(model, answers, picture, background);
 const tour = new Tour($("tour"));
 const refuse = (error) => answers.refuse(error);
 
+// The scene shown stays selected, or none, so that every other can be chosen.
+function refuseScene(error) {
+  $("environment").value = model.scene?.environment ?? "";
+  $("status").textContent = model.scene ? "" : "Nothing to show: choose an environment.";
+  refuse(error);
+}
+
+
 // Random pairs run in the background, but not while the user waits for something else.
 function background(busy) {
   statistics?.trials.pause(busy);
@@ -60,6 +68,7 @@ async function choose(wanted) {
   const number = (choice += 1);
   const scene = await get(`api/environments/${encodeURIComponent(wanted.environment)}`);
   if (number !== choice) return; // another environment has been chosen meanwhile
+  document.querySelector("main").inert = false;
   model.enter(scene, wanted);
   answers.clear();
   model.obstacles = new Obstacles(scene, state, () => changeSettings());
@@ -132,13 +141,13 @@ function recolour() {
 connectControls({
   model, answers, tour, change, changeSettings, refuse, resize, recolour, randomPair,
   pictures: () => picture.canvases,
-  choose: (environment) => choose(model.kept(environment)).catch(refuse),
+  choose: (environment) => choose(model.kept(environment)).catch(refuseScene),
   gamma: (value, dropped) => {
     state.gamma = value;
     if (dropped) changeSettings();
     else ask(false);
   },
-  followLink: () => choose({ ...plain(), environment: state.environment, ...fromHash(location.hash) }).catch(refuse),
+  followLink: () => choose({ ...plain(), environment: state.environment, ...fromHash(location.hash) }).catch(refuseScene),
 });
 
 // For scripts and tests: what the page knows and has drawn, and page coordinates of points.
@@ -162,7 +171,4 @@ async function begin() {
   tour.beginOnFirstVisit();
 }
 
-begin().catch((error) => {
-  $("status").textContent = "Nothing to show.";
-  refuse(error);
-});
+begin().catch(refuseScene);

@@ -132,6 +132,7 @@ export class Obstacles {
 
   #item(box, number) {
     const item = document.createElement("li");
+    item.append(`${number + 1}.`);
     box.forEach((corner, end) => corner.forEach((value, dim) => {
       const input = Object.assign(document.createElement("input"), { type: "number", step: "any", value: Number(value.toFixed(3)) });
       input.setAttribute("aria-label", `Box ${number + 1}: ${end ? "upper" : "lower"} ${this.scene.goal_names[dim]}`);
@@ -141,8 +142,10 @@ export class Obstacles {
         if (!changed.flat().every(Number.isFinite) || changed[0].some((low, d) => low > changed[1][d])) input.value = value;
         else this.#change({ boxes: this.state.boxes.map((other) => (other === box ? changed : other)) });
       });
+      const label = document.createElement("label");
+      label.append(this.scene.goal_names[dim], input);
       if (end && dim === 0) item.append("to");
-      item.append(input);
+      item.append(label);
     }));
     const remove = Object.assign(document.createElement("button"), { type: "button", textContent: "Remove" });
     remove.setAttribute("aria-label", `Remove box ${number + 1}`);

@@ -5,6 +5,7 @@ import { Space } from "./space.js";
 import { Stage } from "./stage.js";
 import { themeColours } from "./view.js";
 
+const MARK = 9; // pixels from the middle of the goal's mark to its edges
 const $ = (id) => document.getElementById(id);
 
 export class Picture {
@@ -70,10 +71,19 @@ export class Picture {
     $("field-legend").hidden = !state.field || !this.stage.views[0].field;
     $("fan-legend").hidden = !state.fan || !known.fan;
     $("route-none").hidden = !known.plan || known.plan.route.length > 0;
+    $("region-legend").hidden = !this.#isRegionSeen();
+    $("passed-legend").hidden = !oldGoals.length;
+    $("next-legend").hidden = !known.next;
     $("box-legend").hidden = !boxes.length;
     $("wall-legend").hidden = !walls.added.length && !walls.removed.length;
     if (this.space) this.#drawSpace();
     this.changed();
+  }
+
+  // Whether the goal region is larger than the mark of the goal, which would hide it.
+  #isRegionSeen() {
+    const { tolerance } = this.model.scene;
+    return this.stage.views.some(({ axes, scale }) => Math.max(tolerance[axes.right], tolerance[axes.up]) * scale > MARK);
   }
 
   #drawSpace() {

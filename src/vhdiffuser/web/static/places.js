@@ -62,7 +62,7 @@ export class Places {
 
   clearPointer() {
     const { goal_names: names, unit } = this.scene;
-    const advice = matchMedia("(hover: hover)").matches ? ": hover over the scene to read coordinates" : "";
-    this.readout.textContent = `${names.join(", ")}${unit && ` in ${unit}`}${advice}`;
+    const advice = Object.assign(document.createElement("span"), { className: "mouse", textContent: ": hover over the scene to read coordinates" });
+    this.readout.replaceChildren(`${names.join(", ")}${unit && ` in ${unit}`}`, advice);
   }
 }

@@ -5,6 +5,7 @@ import { drawLatencies, drawRuler, drawTimeline, isMany } from "./charts.js";
 const $ = (id) => document.getElementById(id);
 const BARS = "One bar per plan: its length is the horizon, the filled part was executed.";
 const CURVE = "The horizon falls by one per step if the robot moves as predicted.";
+const likely = (probability) => (probability > 0.99 ? "over 0.99" : probability < 0.01 ? "below 0.01" : probability.toFixed(2));
 const WHY = { deviation: "off the plan", ended: "the plan had ended", goal: "the goal had moved", due: "due at every step" };
 
 export class Results {
@@ -30,7 +31,8 @@ export class Results {
     this.#facts(
       `${horizon.low} to ${horizon.high} for starts and goals within the tolerance.`,
       horizon.quantile_spread !== null && `Predicted quantiles lie ${Math.round(horizon.quantile_spread)} steps apart.`,
-      chance && `Arrives with probability ${horizon.probability.toFixed(2)}, mostly after ${horizon.interval.join(" to ")} steps.`,
+      chance && `Arrives with probability ${likely(horizon.probability)}, mostly after ${horizon.interval.join(" to ")} steps.`,
+      horizon.deadline?.kept && `In time for the deadline, step ${horizon.deadline.limit}.`,
     );
     $("notes").hidden = horizon.notes.length === 0;
     $("notes").textContent = horizon.notes.join(" ");
@@ -38,7 +40,7 @@ export class Results {
     $("deadline-note").hidden = !late;
     if (late) {
       const { limit, steps, risk, probability } = horizon.deadline;
-      $("deadline-note").textContent = `${limit} steps are too few: a risk of ${Math.round(100 * risk)} % needs ${steps}. The probability of arriving by step ${limit} is ${probability.toFixed(2)}.`;
+      $("deadline-note").textContent = `${limit} steps are too few: a risk of ${Math.round(100 * risk)} % needs ${steps}. The probability of arriving by step ${limit} is ${likely(probability)}.`;
     }
     this.shown = { scene, horizon };
   }
@@ -50,7 +52,7 @@ export class Results {
       $("length").textContent = plan.length;
       this.#facts(horizon.deadline
         ? `${horizon.length} would be enough; slowed down to arrive at step ${horizon.deadline.limit}.`
-        : `${horizon.length} without boxes; the detour adds ${plan.length - horizon.length}.`);
+        : `${horizon.length} without obstacles; the detour adds ${plan.length - horizon.length}.`);
       this.shown = { scene, horizon: { ...horizon, length: plan.length } };
       drawRuler($("ruler"), scene, this.shown.horizon);
     }
@@ -109,7 +111,7 @@ export class Results {
       const median = (sorted[Math.floor(half)] + sorted[Math.ceil(half)]) / 2;
       const period = this.#period * 1000;
       const late = times.filter((time) => time > period).length;
-      $("latency-text").textContent = `${times.length} plans: median ${median.toFixed(0)} ms, longest ${sorted.at(-1).toFixed(0)} ms; ${late} took longer than a control step of ${period.toFixed(0)} ms.`;
+      $("latency-text").textContent = `${times.length} plans: median ${median.toFixed(0)} ms, longest ${sorted.at(-1).toFixed(0)} ms; ${late || "none"} took longer than a control step of ${period.toFixed(0)} ms.`;
       $("latencies").hidden = !isMany(this.#execution);
       if (isMany(this.#execution)) moves.push(drawLatencies($("latencies"), this.#execution, period));
     }

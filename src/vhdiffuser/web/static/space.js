@@ -6,6 +6,8 @@ const LIGHT = [-0.4, -0.5, 0.77];
 const minus = (a, b) => a.map((value, dim) => value - b[dim]);
 const dot = (a, b) => a.reduce((sum, value, dim) => sum + value * b[dim], 0);
 
+const apart = ([x0, y0], [x1, y1]) => Math.hypot(x1 - x0, y1 - y0);
+
 export class Space {
   #turn = 0.6; // about the vertical
   #tilt = 0.55; // above the horizon
@@ -23,17 +25,22 @@ export class Space {
 
   #connect() {
     const { canvas } = this;
+    const down = new Map(); // pointers by id: one rotates, two zoom
     canvas.onpointerdown = (event) => {
       event.preventDefault();
       canvas.focus({ preventScroll: true });
       canvas.setPointerCapture(event.pointerId);
-      let [x, y] = [event.clientX, event.clientY];
-      canvas.onpointermove = (move) => {
-        this.#rotate(-(move.clientX - x) / 140, (move.clientY - y) / 140);
-        [x, y] = [move.clientX, move.clientY];
-      };
+      down.set(event.pointerId, [event.clientX, event.clientY]);
     };
-    canvas.onpointerup = canvas.onpointercancel = () => { canvas.onpointermove = null; };
+    canvas.onpointermove = (move) => {
+      if (!down.has(move.pointerId)) return;
+      const before = [...down.values()];
+      const [x, y] = down.get(move.pointerId);
+      down.set(move.pointerId, [move.clientX, move.clientY]);
+      if (down.size === 1) this.#rotate(-(move.clientX - x) / 140, (move.clientY - y) / 140);
+      else this.#magnify(apart(...down.values()) / Math.max(apart(...before), 1));
+    };
+    canvas.onpointerup = canvas.onpointercancel = (event) => down.delete(event.pointerId);
     canvas.onwheel = (event) => {
       event.preventDefault();
       this.#magnify(Math.exp(-event.deltaY / 600));
@@ -64,7 +71,7 @@ export class Space {
 
   resize() {
     const ratio = Math.min(window.devicePixelRatio || 1, 2);
-    this.width = Math.max(this.figure.clientWidth, 160);
+    this.width = Math.max(this.canvas.clientWidth, 160);
     this.height = Math.round(this.width * 0.56);
     this.canvas.width = Math.round(this.width * ratio);
     this.canvas.height = Math.round(this.height * ratio);

@@ -2,7 +2,7 @@
 
 import { round, View } from "./view.js";
 
-const TALLEST = { above: 0.66, beside: 0.76 }; // maximum height of all views together, as a fraction of the window's, with the controls below or beside
+const TALLEST = { above: 0.66, beside: 0.76, phone: 0.46 }; // maximum height of all views together, as a fraction of the window's, with the controls below, beside, or below and scrolled while the views stay
 const BESIDE = 274; // pixels that controls beside the views need, gap included
 const NARROW = 0.72; // the views move beside the controls if they keep at least this fraction of their width
 
@@ -138,7 +138,7 @@ export class Stage {
     const room = card.clientWidth - Number.parseFloat(style.paddingLeft) - Number.parseFloat(style.paddingRight);
     const heights = this.views.reduce((sum, view) => sum + 1 / view.aspect, 0);
     const fitting = (wide, share) => Math.min(wide, Math.max(window.innerHeight * share, 260) / heights);
-    const [above, beside] = [fitting(room, TALLEST.above), fitting(room - BESIDE, TALLEST.beside)];
+    const [above, beside] = [fitting(room, alone ? TALLEST.phone : TALLEST.above), fitting(room - BESIDE, TALLEST.beside)];
     const split = !alone && beside >= NARROW * above;
     stage.classList.toggle("split", split);
     const width = Math.max(split ? beside : above, 160);

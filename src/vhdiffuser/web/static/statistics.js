@@ -135,7 +135,7 @@ export class StatisticsCard {
       return;
     }
     const [low, high] = interval(reached, trials);
-    const shares = `${reached} of ${trials} reached: ${((100 * reached) / trials).toFixed(0)} % (95 % interval ${low.toFixed(0)} to ${high.toFixed(0)} %).`;
+    const shares = `${reached} of ${trials} reached: ${((100 * reached) / trials).toFixed(0)}\u00a0% (95\u00a0% interval ${low.toFixed(0)} to ${high.toFixed(0)}\u00a0%).`;
     const means = steps === null ? "" : ` Means: ${Math.round(steps)} steps to the goal, ${replans.toFixed(1)} replans, ${Math.round(planning * 1000)} ms per plan.`;
     $("trials-text").textContent = shares + means;
     $("trials-failed").replaceChildren(...found.filter((one) => !one.success).map((trial) => {

@@ -2,7 +2,7 @@
 
 const KEY = "vhd-tour-seen";
 const STEPS = [
-  [".picture", "The scene", "Drag the goal (diamond) or the start (round). With the keyboard, Tab to one and use the arrow keys. The red square is the goal region, to scale."],
+  [".picture", "The scene", "Drag the goal (diamond) or the start (round). With the keyboard, Tab to one and use the arrow keys. A red square around the goal is its region, to scale; in some mazes it is smaller than the diamond."],
   ["#horizon-card", "The horizon is predicted", "The Length Predictor estimates how many states the plan needs. The band shows how this varies within the tolerance of start and goal; H1 to H3 are the baselines' fixed horizons."],
   ["#execution-card", "Plan, then execution", "The plan is denoised (above), then the robot follows it. When it leaves the plan, it replans with a new horizon. Move the goal during playback, and it replans from where it is."],
   ["#show", "Look closer", "Show the distance field, 64 scored candidates or the route of a long plan; compare with fixed horizons. Below: save a film, change settings, add obstacles, run random pairs."],
@@ -93,7 +93,7 @@ export class Tour {
     const target = document.querySelector(STEPS[this.#step][0]).getBoundingClientRect();
     const { offsetWidth: width, offsetHeight: height } = this.dialog;
     const room = { right: window.innerWidth - target.right, left: target.left };
-    let left = room.right >= width + 24 ? target.right + 12 : room.left >= width + 24 ? target.left - width - 12 : target.right - width - 12;
+    let left = room.right >= width + 24 ? target.right + 18 : room.left >= width + 24 ? target.left - width - 18 : target.right - width - 12;
     left = Math.min(Math.max(left, 12), window.innerWidth - width - 12);
     const top = Math.min(Math.max(target.top, 12), window.innerHeight - height - 12);
     this.dialog.style.left = `${left}px`;

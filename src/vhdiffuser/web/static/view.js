@@ -179,11 +179,12 @@ export class View {
     if (walls.length === 0) this.#drawGrid(colours);
     for (const [list, colour] of [[walls, colours.wall], [added, colours.wallNew]]) {
       this.context.fillStyle = colour;
+      this.context.beginPath(); // one path, so that neighbours leave no seam
       for (const [x0, x1, y0, y1] of list) {
         const [a, b] = [this.at([x0, y0]), this.at([x1, y1])];
-        // Half a pixel wider on each side, so that neighbours leave no seam.
-        this.context.fillRect(Math.min(a[0], b[0]) - 0.3, Math.min(a[1], b[1]) - 0.3, Math.abs(b[0] - a[0]) + 0.6, Math.abs(b[1] - a[1]) + 0.6);
+        this.context.rect(Math.min(a[0], b[0]), Math.min(a[1], b[1]), Math.abs(b[0] - a[0]), Math.abs(b[1] - a[1]));
       }
+      this.context.fill();
     }
     for (const [x0, x1, y0, y1] of removed) this.#drawBox([[x0, y0], [x1, y1]], colours.wallNew, 0, [4, 4]);
   }
