@@ -81,6 +81,20 @@ def test_replanning_keeps_the_rest_and_starts_where_the_robot_is(planner: Planne
         assert new.length == expected + len(rest) - 1
 
 
+def test_replanning_takes_two_of_five_reverse_steps(
+    planner: Planner, plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the number of steps, the network is evaluated once for each, for all windows together."""
+    planner, levels = planner.with_options(steps=5), []
+    network = planner.network
+    monkeypatch.setattr(planner, "network", lambda tau, level: levels.append(level) or network(tau, level))
+    planner.replan_batch([plan], beside(plan, 70)[None], GOAL[None])
+    assert len(levels) == len(set(levels)) == 2
+    levels.clear()
+    planner.plan(plan.states[70], GOAL)
+    assert len(levels) == 5
+
+
 @pytest.mark.parametrize("case", ["another goal", "little left", "drawn whole", "left its way"])
 def test_what_cannot_be_kept_is_planned_anew(planner: Planner, plan: Plan, case: str) -> None:
     state, goal, old = beside(plan, 100), GOAL, plan

@@ -89,3 +89,15 @@ def observed_hops(
     hops = np.where(total >= config.least, lags[first], 0).reshape(M, M)
     np.fill_diagonal(hops, 0)
     return hops
+
+
+def nearest_of(places: FloatArray, chosen: IntArray, limit: float) -> IntArray:
+    """(M,) the nearest of the chosen landmarks (E,) to each of (M, goal_dim); itself if none is within `limit`."""
+    nearest, known = np.arange(len(places)), np.unique(chosen)
+    if not len(known):
+        return nearest
+    for alone in np.setdiff1d(nearest, known).tolist():
+        distance = np.abs(places[known] - places[alone]).max(axis=1)
+        if distance.min() <= limit:
+            nearest[alone] = known[distance.argmin()]
+    return nearest

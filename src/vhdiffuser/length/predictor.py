@@ -43,6 +43,8 @@ _KNOWN, _BEYOND = 0.9, 1.1
 """Fractions of T_max, by the route graph: below the first the network is used, above the second the graph."""
 _CALIBRATION = 4096
 """Number of landmark pairs used to calibrate the graph's steps to the network's."""
+_LEAST = 0.9
+"""Off the data, `least_steps` is this fraction of the route's steps."""
 _MARKS = 32
 """Number of landmarks used by `quasimetric_steps`."""
 OFF_SUPPORT = 1 / 3
@@ -146,6 +148,19 @@ class LengthPredictor:
         spread = quantiles.max(axis=-1) - quantiles.min(axis=-1)
         return quantiles[..., 0], (spread + 2 * self._steps_off_support(starts, goals)).astype(np.float32)
 
+    def least_steps(self, starts: npt.ArrayLike, goals: npt.ArrayLike) -> FloatArray:
+        """Steps that a plan needs at least, however short the network's distance; shapes as in `predict_steps`.
+
+        0 within the data. A start or goal off the data (`RouteGraph.off_data`) is one that the network has never seen,
+        and it may take a corner for a short cut: there, 0.9 of the route's steps, scaled to the network's.
+        """
+        here, there = np.broadcast_arrays(self._normal_places(starts), self._normal_places(goals))
+        least = np.zeros(here.shape[:-1], np.float32)
+        if self.routes is not None and (off := self.routes.off_data(here, there)).any():
+            by_route = self.routes.steps(here[off], there[off])
+            least[off] = _LEAST * self._far_scale[0] * np.where(np.isfinite(by_route), by_route, 0.0)
+        return least
+
     def quasimetric_steps(self, starts: npt.ArrayLike, goals: npt.ArrayLike) -> FloatArray:
         """Steps as in `predict_steps`, but satisfying the triangle inequality.
 
@@ -187,7 +202,7 @@ class LengthPredictor:
         assert self.landmarks is not None
         supported = np.maximum(near_start, near_goal) <= 1 / OFF_SUPPORT - 1
         here, there = np.broadcast_arrays(self._landmark(starts), self._landmark(goals))
-        steps = self.landmarks.between(here.ravel(), there.ravel()).reshape(here.shape)
+        steps = self.landmarks.between(*self.landmarks.joining(here.ravel(), there.ravel())).reshape(here.shape)
         return np.asarray(supported & np.isfinite(steps))
 
     def route(self, start: npt.ArrayLike, goal: npt.ArrayLike) -> Route:
@@ -261,7 +276,7 @@ class LengthPredictor:
         if self.routes is not None:
             region = self.routes.coarse_region if self.coarse else self.routes.region
             here, there = (region(places) for places in (self.spec.goal_of(flat_s), self._places(flat_g)))
-            steps = self._far(steps, self.routes.between(here, there))
+            steps = self._far(steps, self.routes.between(*self.routes.joining(here, there)))
         return steps.reshape(*shape, f.shape[-1])
 
     def _far(self, steps: FloatArray, by_route: FloatArray) -> FloatArray:

@@ -24,7 +24,7 @@ from vhdiffuser.errors import DataError, VhdError
 from vhdiffuser.length.centring import to_the_middle
 from vhdiffuser.length.config import MOST_LANDMARKS, RelayGraphConfig
 from vhdiffuser.length.grid import LandmarkGrid
-from vhdiffuser.length.hops import CANDIDATES, centred, cover, observed_hops, steps_to_move
+from vhdiffuser.length.hops import CANDIDATES, centred, cover, nearest_of, observed_hops, steps_to_move
 from vhdiffuser.length.route_table import RouteTable, graph_digest, table_path
 from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.types import BoolArray, EnvSpec, FloatArray, IntArray
@@ -43,6 +43,11 @@ _CROWD = 100_000
 """Number of states used to centre landmarks and measure density."""
 _ALONG = 9
 """Points per hop that must lie outside a forbidden region."""
+OFF_DATA = 1.5
+"""Distance from every landmark, in radii, beyond which a start or goal is off the data: in a corner, or along a wall
+that the data never touched. Networks extrapolate there."""
+_NEIGHBOUR = 2.0
+"""Radii within which a landmark without hops is replaced by the nearest one with hops."""
 
 
 @dataclass(frozen=True)
@@ -224,9 +229,27 @@ class RouteGraph:
         nearest = self.places[self.region(points)]
         return np.abs(points - nearest).max(axis=-1) / max(self.radius, 1e-6)
 
+    def off_data(self, starts: FloatArray, goals: FloatArray) -> BoolArray:
+        """(B,) whether a start (B, goal_dim) or its goal (B, goal_dim) is off the data."""
+        return self.away(np.stack([starts, goals])).max(axis=0) > OFF_DATA
+
     def steps(self, starts: FloatArray, goals: FloatArray) -> FloatArray:
         """(B,) steps between positions (B, goal_dim) and (B, goal_dim); infinity if no route is known."""
-        return self.between(self.region(starts), self.region(goals))
+        return self.between(*self.joining(self.region(starts), self.region(goals)))
+
+    def joining(self, here: IntArray, there: IntArray) -> tuple[IntArray, IntArray]:
+        """The landmarks at which routes from landmarks (B,) to landmarks (B,) begin and end.
+
+        A few landmarks stand among so few states that no hop leaves or enters them; a close neighbour replaces them.
+        """
+        leave, enter = self._joins
+        return leave[here], enter[there]
+
+    @cached_property
+    def _joins(self) -> tuple[IntArray, IntArray]:
+        """(M,) the landmark that a hop leaves, and that a hop enters, nearest to each landmark: usually itself."""
+        limit = _NEIGHBOUR * self.radius
+        return nearest_of(self.places, self.starts, limit), nearest_of(self.places, self.stops, limit)
 
     def between(self, here: IntArray, there: IntArray) -> FloatArray:
         """(B,) and (B,) landmarks -> (B,) steps; infinity if no route is known."""
@@ -283,7 +306,8 @@ class RouteGraph:
 
     def path(self, start: FloatArray, goal: FloatArray) -> Route:
         """The route from start (goal_dim,) to goal (goal_dim,), normalised."""
-        here, there = self.region(np.stack([start, goal])).tolist()
+        ends = self.region(np.stack([start, goal]))
+        here, there = (int(node[0]) for node in self.joining(ends[:1], ends[1:]))
         self._search(there)
         if not np.isfinite(self._steps[there, here]):
             return Route(np.stack([start, goal]), np.array([0.0, np.nan]), known=False)

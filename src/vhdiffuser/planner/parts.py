@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from math import ceil
 from typing import Protocol
 
 import numpy as np
@@ -32,8 +31,6 @@ AHEAD = 1.25
 """Number of pieces that replanning resamples."""
 MEETING = 0.5
 """Number of pieces over which the new part blends into the plan."""
-WARM = 0.5
-"""Fraction of the planner's reverse steps used by replanning, which starts from the plan's own path."""
 ALONE = 8
 """Number of single resamplings per plan before several are drawn for one piece at once."""
 TOGETHER = 128
@@ -142,11 +139,9 @@ def replanned(
 
     def ahead(rows: IntArray) -> list[Plan]:
         own = [part for part in (parts[row] for row in rows) if part is not None]
-        steps = ceil(WARM * denoiser.options.steps)
-        quick = replace(denoiser, options=denoiser.options.changed(steps=steps))
         meeting = round(MEETING * denoiser.options.piece)
         routes = [part.way(denoiser) for part in own]
-        drawn = draw_parts(quick, own, routes, lengths[rows], seeds[rows])
+        drawn = draw_parts(denoiser.quick, own, routes, lengths[rows], seeds[rows])
         return [part.joined(new, meeting, before=part.first) for part, new in zip(own, drawn, strict=True)]
 
     return in_two(keeps, ahead, lambda rows: planner.plan_batch(states[rows], goals[rows], seeds=seeds[rows]))

@@ -320,12 +320,19 @@ class Planner:
         return kept
 
     def predict_steps(self, starts: npt.ArrayLike, goals: npt.ArrayLike) -> FloatArray:
-        """(B,) shortest-step distances f_theta(s, g) T_max for (B, d) starts and (B, goal_dim) goals."""
+        """(B,) shortest-step distances f_theta(s, g) T_max for (B, d) starts and (B, goal_dim) goals.
+
+        For plans that a route guides only loosely, distances to and from places off the data are at least
+        `LengthPredictor.least_steps`.
+        """
         if self.length_predictor is None:
             raise VhdError(
                 "distances need a Length Predictor: create the planner with a length_predictor (`vhd train length`)."
             )
-        return self.length_predictor.predict_steps(starts, goals)
+        steps, predictor = self.length_predictor.predict_steps(starts, goals), self.length_predictor
+        if self._routes is None or self.config.frame is not None or not isinstance(predictor, LengthPredictor):
+            return steps
+        return np.maximum(steps, predictor.least_steps(starts, goals))
 
     def predict_lengths(self, starts: npt.ArrayLike, goals: npt.ArrayLike) -> IntArray:
         """(B,) L_hat = clip(gamma (f_theta(s, g) T_max + 1), L_min, T_max): Algorithm 2, line 1, plus `wait` states.
@@ -335,7 +342,7 @@ class Planner:
         at its horizon.
         """
         if self.length_predictor is not None:
-            steps = self.length_predictor.predict_steps(starts, goals)  # (B,)
+            steps = self.predict_steps(starts, goals)  # (B,)
             graph = self._routes
             unlimited = graph is not None and joined(graph, self.spec, self.normalizer, starts, goals)
             margin = self._margin(np.asarray(starts), np.asarray(goals), steps)

@@ -46,11 +46,18 @@ def routes_of(
     lengths: IntArray,
     longest: int,
 ) -> list[Route | None]:
-    """The route of each of B plans; None where it is sampled in one piece, which at most `longest` states allow."""
+    """The route of each of B plans; None where it is sampled in one piece, which at most `longest` states allow.
+
+    A short plan has a route only if an end is off the data and the network knows absolute positions: what it draws
+    there may lead through a wall.
+    """
     if router is None:
         return [None] * len(starts)
     knots = np.array([denoiser.knot_count(L) for L in lengths.tolist()], np.int64)
-    routes = router.routes(starts, targets, (lengths > denoiser.options.piece) & (knots > denoiser.piece_knots))
+    guided = (lengths > denoiser.options.piece) & (knots > denoiser.piece_knots)
+    if denoiser.config.frame is None and not guided.all():
+        guided |= (knots > 2) & router.off_data(starts, targets)
+    routes = router.routes(starts, targets, guided)
     refuse_too_long(lengths, routes, longest)
     return routes
 
@@ -97,6 +104,10 @@ class Router:
         """
         ends = zip(*(self._normal(states) for states in (starts, targets)), strict=True)
         return [self._route(start, goal, bool(far)) for (start, goal), far in zip(ends, long, strict=True)]
+
+    def off_data(self, starts: FloatArray, targets: FloatArray) -> BoolArray:
+        """(B,) whether a start (B, d) or its target (B, d) is off the data."""
+        return self.graph.off_data(self._normal(starts), self._normal(targets))
 
     def detours(self, starts: FloatArray, targets: FloatArray) -> FloatArray:
         """(B,) steps added by the way around forbidden regions; 0 if none is known."""
