@@ -30,6 +30,7 @@ import numpy as np
 from vhdiffuser.benchmark.methods import load_method
 from vhdiffuser.console import progress_bar
 from vhdiffuser.control.base import Controller, default_controller
+from vhdiffuser.diffusion.options import PlanningOptions
 from vhdiffuser.envs.environment import Environment
 from vhdiffuser.envs.instances import draw_instances
 from vhdiffuser.envs.protocols import single_shot
@@ -108,10 +109,15 @@ class Outcomes:
         if not path.is_file():
             return cls({})
         with np.load(path) as file:
-            if json.loads(str(file["meta"])) != meta:
+            if _with_defaults(json.loads(str(file["meta"]))) != _with_defaults(meta):
                 raise SystemExit(f"{path} is of other weights, options or pairs: choose another --out.")
             parts = np.split(file["taken"], np.cumsum(file["sizes"])[:-1])
             return cls({(int(p), int(L)): part.tolist() for (p, L), part in zip(file["keys"], parts, strict=True)})
+
+
+def _with_defaults(meta: dict[str, Any]) -> dict[str, Any]:
+    """With all planning options: files from before an option existed have its default."""
+    return {**meta, "options": {**PlanningOptions().to_json(), **meta.get("options", {})}}
 
 
 class AtLengths:
@@ -129,6 +135,52 @@ class AtLengths:
         """The planner's, at these seeds' lengths."""
         own = np.array([self._lengths[seed] for seed in seeds.tolist()])
         return self._planner.plan_batch(starts, goals, own, seeds=seeds)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Pairs of a seed, and the lengths to plan them at."""
+
+    environment: Environment
+    planner: Planner
+    controller: Controller
+    instances: list[Instance]
+    starts: FloatArray
+    """(pairs, d)"""
+    goals: FloatArray
+    """(pairs, goal_dim)"""
+    grid: list[list[int]]
+    """Lengths that each pair is tried at."""
+    own: dict[str, list[int]]
+    """The planner's own lengths: at each risk, and at its gamma."""
+    meta: dict[str, Any]
+    """What executions depend on."""
+
+    @classmethod
+    def of(cls, env: str, weights: str, pairs: int, seed: int) -> Setting:
+        """With an environment's weights, as `load_method` finds them."""
+        environment = get_environment(env)
+        planner = load_method("vhd", environment, weights).planner
+        assert isinstance(planner, Planner)
+        controller = default_controller(environment.spec, weights)
+        instances, simulator = draw_instances(environment.make(), pairs, seed), environment.make()
+        starts = planner.spec.planning_state(np.stack([simulator.reset(each) for each in instances]))
+        goals = np.stack([each.goal for each in instances])
+        tried = [planner.with_options(gamma=multiple).predict_lengths(starts, goals) for multiple in MULTIPLES]
+        grid = [sorted(set(row)) for row in np.stack(tried, axis=1).tolist()]
+        chosen = {f"risk {risk:g}": planner.with_options(risk=risk) for risk in RISKS}
+        chosen[f"gamma {planner.options.gamma:g}"] = planner.with_options(gamma=planner.options.gamma)
+        own = {name: each.predict_lengths(starts, goals).tolist() for name, each in chosen.items()}
+        meta = {
+            "environment": environment.name,
+            "seed": seed,
+            "pairs": pairs,
+            "multiples": MULTIPLES,
+            "models": planner_digests(planner),
+            "options": calibrated_options(planner),
+            "controller": controller.describe(),
+        }
+        return cls(environment, planner, controller, instances, starts, goals, grid, own, meta)
 
 
 @dataclass
@@ -213,30 +265,11 @@ def main() -> None:
     parser.add_argument("--weights", default="shipped")
     parser.add_argument("--out", type=Path, default=Path("results/analysis/oracle-gap"))
     options = parser.parse_args()
-    environment = get_environment(options.env)
-    planner = load_method("vhd", environment, options.weights).planner
-    assert isinstance(planner, Planner)
-    controller = default_controller(environment.spec, options.weights)
-    pairs, simulator = draw_instances(environment.make(), options.pairs, options.seed), environment.make()
-    starts = planner.spec.planning_state(np.stack([simulator.reset(each) for each in pairs]))
-    goals = np.stack([each.goal for each in pairs])
-    tried = [planner.with_options(gamma=multiple).predict_lengths(starts, goals) for multiple in MULTIPLES]
-    grid = [sorted(set(row)) for row in np.stack(tried, axis=1).tolist()]
-    own = {f"risk {risk:g}": planner.with_options(risk=risk).predict_lengths(starts, goals).tolist() for risk in RISKS}
-    fixed = f"gamma {planner.options.gamma:g}"
-    own[fixed] = planner.with_options(gamma=planner.options.gamma).predict_lengths(starts, goals).tolist()
-    meta = {
-        "environment": environment.name,
-        "seed": options.seed,
-        "pairs": options.pairs,
-        "multiples": MULTIPLES,
-        "models": planner_digests(planner),
-        "options": calibrated_options(planner),
-        "controller": controller.describe(),
-    }
+    setting = Setting.of(options.env, options.weights, options.pairs, options.seed)
+    environment, grid, own, meta = setting.environment, setting.grid, setting.own, setting.meta
     path = options.out / f"{environment.name}.npz"
     outcomes = Outcomes.load(path, meta)
-    trials = Trials(environment, planner, controller, pairs, options.seed)
+    trials = Trials(environment, setting.planner, setting.controller, setting.instances, options.seed)
     ours = [set(lengths) for lengths in zip(*own.values(), strict=True)]
     with progress_bar(f"oracle gap {environment.name}", "executions") as progress:
         done = sum(map(len, outcomes.steps.values()))
@@ -252,13 +285,13 @@ def main() -> None:
         **{name: meta[name] for name in ("environment", "seed", "pairs")},
         "plans": options.plans,
         "executions": done,
-        "calibration": applicable(planner).lengths_digest,
+        "calibration": applicable(setting.planner).lengths_digest,
         **{name: gap(outcomes, grid, own[name], risk, options.plans) for name, risk in asked.items()},
     }
     with atomic_path(path.with_suffix(".json")) as temporary:
         temporary.write_text(json.dumps(answer, indent=2) + "\n", encoding="utf-8")
-    draw(environment.name, outcomes, grid, {f"risk {min(RISKS):g}": own[f"risk {min(RISKS):g}"], fixed: own[fixed]},
-         options.plans, path.with_suffix(".png"))  # fmt: skip
+    drawn = {name: own[name] for name in list(own)[-2:]}  # the least risk and gamma
+    draw(environment.name, outcomes, grid, drawn, options.plans, path.with_suffix(".png"))
     print(json.dumps(answer, indent=2))
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from vhdiffuser import Planner, calibrate, load_planner
-from vhdiffuser.benchmark.calibrate import REFINED_AT, predicted_pairs, recorded_arrivals
+from vhdiffuser.benchmark.calibrate import PASSES, REFINED_AT, predicted_pairs, recorded_arrivals
 from vhdiffuser.benchmark.calibration_check import check_calibration, mean_interval
 from vhdiffuser.cli import run
 from vhdiffuser.cli.calibrate import check_lines
@@ -36,7 +36,7 @@ class Stop(Exception):
 
 def stop_at(count: int):
     def on_done(done: int, total: int) -> None:
-        assert total == 40 * (len(MULTIPLES) + len(REFINED_AT))
+        assert total == 40 * (len(MULTIPLES) + PASSES * len(REFINED_AT))
         if done == count:
             raise Stop
 

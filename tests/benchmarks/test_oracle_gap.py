@@ -59,8 +59,10 @@ def test_outcomes_survive_a_file_and_others_are_refused(script, tmp_path):
     outcomes = script.Outcomes({(0, 80): [75, -80], (3, 640): [600]})
     outcomes.save(tmp_path / "a.npz", {"seed": 1})
     assert script.Outcomes.load(tmp_path / "a.npz", {"seed": 1}) == outcomes
-    with pytest.raises(SystemExit, match="other weights"):
-        script.Outcomes.load(tmp_path / "a.npz", {"seed": 2})
+    assert script.Outcomes.load(tmp_path / "a.npz", {"seed": 1, "options": {"wait": 0}}) == outcomes, "the default"
+    for other in ({"seed": 2}, {"seed": 1, "options": {"wait": 40}}):
+        with pytest.raises(SystemExit, match="other weights"):
+            script.Outcomes.load(tmp_path / "a.npz", other)
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from scipy.optimize import isotonic_regression
 
 from vhdiffuser.errors import DataError
 from vhdiffuser.length.calibration import Calibration, falling_then_rising, fit, refine
-from vhdiffuser.length.needed import Needed, fit_needed, needed_lengths
+from vhdiffuser.length.needed import Needed, covering, fit_needed, needed_lengths
 
 MULTIPLES = np.array([0.6, 0.7, 0.8, 0.86, 0.91, 0.95, 0.99, 1.03, 1.07, 1.12, 1.18, 1.25, 1.4, 1.6, 2.0])
 
@@ -152,26 +152,71 @@ def test_what_places_need_is_learned_and_shortens_horizons(rng):
     assert np.corrcoef(correction, places[:, 2])[0, 1] > 0.98
 
 
+def planned(
+    rng: np.random.Generator, known: Calibration, risks: tuple[float, ...], n: int = 3000, *, slower=lambda steps: 1.03
+) -> tuple[np.ndarray, ...]:
+    """Expected steps (n,), and lengths, steps and arrivals (R, n) of instances that need `slower` times as long."""
+    steps, needed = draw(rng, n)
+    expected = known.expected(steps, anywhere(rng, n))
+    arrival = np.ceil(slower(steps) * needed * (steps + 1)).astype(int)
+    lengths = np.stack([np.ceil(known.margin(expected, risk)[0] * (expected + 1)).astype(int) for risk in risks])
+    return expected, lengths, np.minimum(arrival, lengths), arrival <= lengths
+
+
+def covered(known: Calibration, expected: np.ndarray, lengths: np.ndarray, taken: np.ndarray, arrived: np.ndarray):
+    """Share of arrivals inside their interval."""
+    low, high = known.interval(expected, lengths).T
+    return np.clip(np.minimum(taken, high) - np.maximum(taken - 1, low), 0, 1)[arrived].mean()
+
+
 def test_promises_are_corrected_by_what_came_of_them(rng):
     """Instances that need 3 % more than those it was fitted to: too many fail, until it is told."""
     calibration = calibrated(rng, 2000)
-
-    def failures(known: Calibration, risk: float, n: int = 3000) -> tuple[np.ndarray, ...]:
-        steps, needed = draw(rng, n)
-        expected = known.expected(steps, anywhere(rng, n))
-        lengths = np.ceil(known.margin(expected, risk)[0] * (expected + 1)).astype(int)
-        taken = np.ceil(1.03 * needed * (steps + 1)).astype(int)
-        return expected, lengths, np.minimum(taken, lengths), taken <= lengths
-
-    tried = [failures(calibration, risk) for risk in (0.2, 0.05, 0.01)]
-    assert (~tried[1][3]).mean() > 0.06
-    mended = refine(calibration, *(np.concatenate(part) for part in zip(*tried, strict=True)))
-    for risk in (0.2, 0.1, 0.05):
-        expected, lengths, taken, arrived = failures(mended, risk)
+    tried = planned(rng, calibration, (0.2, 0.05, 0.01))
+    assert (~tried[3][1]).mean() > 0.06
+    mended = refine(calibration, *tried)
+    risks = (0.2, 0.1, 0.05)
+    expected, *tables = planned(rng, mended, risks)
+    for risk, lengths, taken, arrived in zip(risks, *tables, strict=True):
         assert (~arrived).mean() == pytest.approx(risk, rel=0.3)
-        low, high = mended.interval(expected, lengths).T
-        inside = np.clip(np.minimum(taken, high) - np.maximum(taken - 1, low), 0, 1)[arrived]
-        assert inside.mean() == pytest.approx(0.8, abs=0.04)
+        assert covered(mended, expected, lengths, taken, arrived) == pytest.approx(0.8, abs=0.04)
+
+
+def test_promises_are_corrected_near_and_far(rng):
+    """The nearest need 0.6 standard deviations more than those it was fitted to, the farthest 0.6 less."""
+
+    def slower(steps: np.ndarray) -> np.ndarray:
+        far = np.log(steps / 20)
+        return np.exp(np.interp(far, [0, np.log(20)], [0.6, -0.6]) * (0.04 + 0.04 * far))
+
+    def shares(known: Calibration) -> list[float]:
+        expected, _, _, arrived = planned(rng, known, (0.1,), 6000, slower=slower)
+        thirds = np.array_split(np.argsort(expected), 3)
+        return [float((~arrived[0, third]).mean()) for third in thirds]
+
+    calibration = calibrated(rng, 2000)
+    near, _, far = shares(calibration)
+    assert near > 0.13
+    assert far < 0.08
+    mended = refine(calibration, *planned(rng, calibration, (0.2, 0.05, 0.01), slower=slower))
+    assert shares(mended) == pytest.approx([0.1] * 3, abs=0.04)
+
+
+def test_the_interval_holds_at_every_risk(rng):
+    """Arrivals that spread more, the longer the horizon is than needed: one shift for all risks would not do."""
+    calibration = calibrated(rng, 2000)
+    risks = (0.2, 0.05, 0.01)
+
+    def wandering() -> tuple[np.ndarray, ...]:
+        expected, lengths, taken, arrived = planned(rng, calibration, risks, slower=lambda steps: 1.0)
+        spare = (lengths - taken) * rng.random(taken.shape[1])
+        return expected, lengths, np.where(arrived, (taken + spare).astype(int), taken), arrived
+
+    mended = refine(calibration, *wandering())
+    expected, *tables = wandering()
+    rows = list(zip(*tables, strict=True))
+    assert [covered(mended, expected, *row) for row in rows] == pytest.approx([0.8] * 3, abs=0.03)
+    assert max(abs(covered(calibration, expected, *row) - 0.8) for row in rows) > 0.03, "without it, it does not"
 
 
 def test_the_length_needed_parts_failures_from_arrivals():
@@ -183,6 +228,34 @@ def test_the_length_needed_parts_failures_from_arrivals():
     assert known.tolist() == [True, True, True, False, True]
     clipped = np.array([[8, 8, 12]])
     assert not needed_lengths(clipped, np.ones((1, 3), bool))[1][0], "8 may be more than it needs"
+
+
+def test_a_few_places_cover_all_and_lie_apart(rng):
+    places = anywhere(rng, 500)
+    chosen = covering(places, 0.5, 500)
+    apart = np.linalg.norm(places[:, None] - chosen, axis=-1)
+    assert (apart.min(axis=1) <= 0.501).all()
+    between = np.linalg.norm(chosen[:, None] - chosen, axis=-1)[~np.eye(len(chosen), dtype=bool)]
+    assert between.min() > 0.499
+    assert len(covering(places, 0.5, 7)) == 7
+
+
+def test_what_each_of_many_pairs_of_cells_needs_is_learned(rng):
+    """Each pair of cells has a needed length of its own, known from a handful of noisy instances."""
+    cells = np.linspace(-1, 1, 6)
+    pairs = np.stack(np.meshgrid(cells, cells, [-1.0, 0.2], [0.6], indexing="ij"), axis=-1).reshape(-1, 4)  # 72
+    own = rng.normal(0, 0.15, len(pairs))
+
+    def drawn(n: int) -> tuple[np.ndarray, ...]:
+        which = rng.integers(len(pairs), size=n)
+        steps = np.full(n, 100.0)
+        return steps, pairs[which] + rng.uniform(-0.03, 0.03, (n, 4)), own[which] + rng.normal(0, 0.05, n), which
+
+    steps, places, noisy, _ = drawn(1000)
+    needed, apart = fit_needed(steps, places, 101 * np.exp(noisy), np.ones(1000, bool))
+    assert (noisy - apart).std() == pytest.approx(0.05, rel=0.15), "nothing is left but the noise"
+    steps, places, _, which = drawn(5000)  # more than are computed at a time
+    assert (needed.correction(steps, places) - own[which]).std() < 0.025
 
 
 def test_far_from_all_pairs_only_the_distance_counts(rng):

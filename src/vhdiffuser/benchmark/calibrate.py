@@ -41,6 +41,8 @@ SEED = 90
 """Seed of the calibration instances. It and the next are used for nothing else (docs/seeds.md)."""
 REFINED_AT = (0.2, 0.05, 0.01)
 """Risks at which a calibration is compared with executions of the next seed's instances, and corrected."""
+PASSES = 2
+"""Number of such comparisons. The first may move horizons by much; the second is made at those that remain."""
 
 
 def calibrate(
@@ -97,11 +99,13 @@ def calibrate(
     controller = default_controller(environment.spec) if controller is None else controller
     made |= {"source": "executions", "protocol": protocol, "controller": controller.describe()}
     config = BenchConfig(environment, ("vhd",), (protocol,), n, (seed,), keep=0, workers=workers)
-    ticks = Ticks(n * (len(tried) + len(REFINED_AT)), on_done)
+    ticks = Ticks(n * (len(tried) + PASSES * len(REFINED_AT)), on_done)
 
     def executed(rows: Path) -> Calibration:
-        fitted = _fitted(planner, config, tried, rows, controller, ticks)
-        return _refined(planner, replace(fitted, made=made), config, rows, controller, ticks)
+        calibration = replace(_fitted(planner, config, tried, rows, controller, ticks), made=made)
+        for _ in range(PASSES):
+            calibration = _refined(planner, calibration, config, rows, controller, ticks)
+        return calibration
 
     if folder is not None:
         return executed(Path(folder) / environment.name / _key({**made, "n": None}))
@@ -133,17 +137,17 @@ def _refined(
     config = replace(config, seeds=(config.seeds[0] + 1,))
     steps, places = predicted_pairs(planner, config.environment, config.size, config.seeds[0])
     models = {**planner_digests(planner), "calibration": fitted.lengths_digest}
-    done: list[Row] = []
+    done: list[list[Row]] = []
     for risk in REFINED_AT:
         choice = PlannerChoice.of(own.with_options(risk=risk), models)
         with warnings.catch_warnings():  # that a risk cannot be kept is what this finds out
             warnings.simplefilter("ignore", CalibrationWarning)
             where = rows / f"{models['calibration'][:12]}-risk-{risk:g}"
-            done += executed_rows(choice, config, where, controller, ticks)
-    expected = np.tile(fitted.expected(steps, places), len(REFINED_AT))
-    lengths, taken = (np.array([getattr(row, name) for row in done]) for name in ("planned_length", "steps"))
-    arrived = np.array([row.success for row in done]) & (taken <= lengths)
-    return refine(fitted, expected, lengths, taken, arrived)
+            done.append(executed_rows(choice, config, where, controller, ticks))
+    lengths = np.array([[row.planned_length for row in table] for table in done])  # (R, n)
+    taken = np.array([[row.steps for row in table] for table in done])
+    arrived = np.array([[row.success for row in table] for table in done]) & (taken <= lengths)
+    return refine(fitted, fitted.expected(steps, places), lengths, taken, arrived)
 
 
 @dataclass

@@ -205,31 +205,46 @@ def fit(steps: FloatArray, places: FloatArray, lengths: IntArray, taken: IntArra
 def refine(
     calibration: Calibration, expected: FloatArray, lengths: IntArray, taken: IntArray, arrived: BoolArray
 ) -> Calibration:
-    """The calibration with its tables corrected by (N,) executions of other instances, planned by it at several risks.
+    """The calibration with its tables corrected by executions of n other instances, planned by it at R risks.
 
-    Between the horizons that `fit` saw, failures are interpolated, and where they fall steeply that is too cautious.
-    Here each horizon is the one that a risk chooses, so that promises can be compared with outcomes: a probit
-    regression of failures on the promised share's normal quantile z gives a + b z, with a and b drawn to 0 and 1
-    (normal priors of deviation 0.3). Both ends of the interval are moved by what leaves a tenth of arrivals beyond.
+    `expected` (n,) are their expected steps; `lengths`, `taken` and `arrived` are (R, n), one row per risk. Between the
+    horizons that `fit` saw, failures are interpolated, and where they fall steeply that is too cautious. Here each
+    horizon is the one that a risk chooses, so that promises can be compared with outcomes: a probit regression of
+    failures on the promised share's normal quantile z and on the log distance x, standardised, gives a + b z + c x,
+    with a, b and c drawn to 0, 1 and 0 (normal priors of deviation 0.3). Both ends of the interval are moved by what
+    leaves a tenth of a risk's arrivals beyond; between risks that is linear in z.
     """
     from scipy.optimize import minimize
     from scipy.special import log_ndtr
 
-    z = calibration._at(calibration._scores, expected, lengths)
+    z = np.stack([calibration._at(calibration._scores, expected, row) for row in lengths])  # (R, n)
+    far = np.log1p(expected)
+    middle, spread = far.mean(), max(float(far.std()), 1e-6)
+    x = (far - middle) / spread
     sign = np.where(arrived, -1.0, 1.0)
 
-    def cost(ab: FloatArray) -> float:
-        return float(-log_ndtr(sign * (ab[0] + ab[1] * z)).sum() + (ab[0] ** 2 + (ab[1] - 1) ** 2) / (2 * 0.3**2))
+    def cost(abc: FloatArray) -> float:
+        a, b, c = abc
+        prior = (a**2 + (b - 1) ** 2 + c**2) / (2 * 0.3**2)
+        return float(-log_ndtr(sign * (a + b * z + c * x)).sum() + prior)
 
-    a, b = minimize(cost, np.array([0.0, 1.0]), method="L-BFGS-B", bounds=[(-1, 1), (0.5, 2)]).x
-    failure = _share(a + b * calibration._scores)
-    if not arrived.any():
+    bounds = [(-1, 1), (0.5, 2), (-0.5, 0.5)]
+    a, b, c = minimize(cost, np.array([0.0, 1.0, 0.0]), method="L-BFGS-B", bounds=bounds).x
+    rows = np.clip((np.log1p(calibration.steps) - middle) / spread, x.min(), x.max())  # (W,)
+    failure = _share(a + b * calibration._scores + c * rows[:, None])
+    some = arrived.any(axis=1)
+    if not some.any():
         return replace(calibration, failure=failure)
-    times = (taken[:, None] - _WITHIN) / lengths[:, None]  # (N, 10)
+    levels = np.median(z, axis=1)[some]
+    order = np.argsort(levels, kind="stable")
     ends = []
     for table, share in ((calibration.low, LOW), (calibration.high, HIGH)):
-        off = (times - calibration._at(table, expected, lengths)[:, None])[arrived]
-        ends.append(np.clip(table + np.quantile(off, share), 0.0, 1.0))
+        shifts = []
+        for row in np.flatnonzero(some)[order]:
+            times = (taken[row, :, None] - _WITHIN) / lengths[row, :, None]  # (n, 10)
+            off = times - calibration._at(table, expected, lengths[row])[:, None]
+            shifts.append(np.quantile(off[arrived[row]], share))
+        ends.append(np.clip(table + np.interp(calibration._scores, levels[order], shifts), 0.0, 1.0))
     return replace(calibration, failure=failure, low=ends[0], high=ends[1])
 
 

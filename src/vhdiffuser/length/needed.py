@@ -18,12 +18,14 @@ import numpy.typing as npt
 from vhdiffuser.errors import DataError
 from vhdiffuser.types import BoolArray, FloatArray, IntArray
 
-WIDTHS = (0.2, 0.4, 0.8)
+WIDTHS = (0.15, 0.2, 0.3, 0.4, 0.8)
 """Widths of the bumps to choose from; places fill [-1, 1] in each dimension."""
-PENALTIES = (0.1, 1.0, 10.0)
+PENALTIES = (0.1, 0.3, 1.0, 10.0)
 """Ridge penalties to choose from."""
-CENTRES = 200
-"""Pairs of places with a bump, at most: a quarter of the instances."""
+CENTRES = 2500
+"""Pairs of places with a bump, at most; at most half of the instances."""
+BATCH = 4096
+"""Pairs whose bumps are computed at a time."""
 KNOTS = 6
 """Bends of the piecewise linear functions of log(f + 1)."""
 FOLDS = 5
@@ -59,8 +61,10 @@ class Needed:
         """(B,) predicted steps, (B, 2 p) normalised pairs of places -> (B,) c."""
         if len(self.centres) and np.shape(places)[-1] != self.centres.shape[1]:
             raise DataError(f"pairs of places have {self.centres.shape[1]} numbers, got shape {np.shape(places)}.")
-        features = _features(np.log1p(np.asarray(steps, np.float64)), places, self.knots, self.centres, self.width)
-        return np.clip(features @ self.weights, *self.limits)
+        x = np.log1p(np.asarray(steps, np.float64))
+        parts = [slice(first, first + BATCH) for first in range(0, max(len(x), 1), BATCH)]
+        found = [_features(x[p], places[p], self.knots, self.centres, self.width) @ self.weights for p in parts]
+        return np.clip(np.concatenate(found), *self.limits)
 
     def to_json(self) -> dict[str, Any]:
         """A JSON-serialisable dict."""
@@ -107,28 +111,40 @@ def fit_needed(
     """
     x, y = np.log1p(steps), np.log(needed) - np.log1p(steps)
     knots = np.unique(np.quantile(x[known], np.linspace(0, 1, KNOTS)))
-    count = min(CENTRES, int(known.sum()) // 4)
-    chosen = np.flatnonzero(known)[np.linspace(0, int(known.sum()) - 1, count).astype(int)]
-    none = places[:0]
-    choices = [(none, 1.0, penalty) for penalty in PENALTIES]
-    choices += [(places[chosen], width, penalty) for width in WIDTHS for penalty in PENALTIES]
+    most = min(CENTRES, int(known.sum()) // 2)
+    choices = [(places[:0], 1.0)] + [(covering(places[known], width / 2, most), width) for width in WIDTHS]
     fold = np.arange(len(x)) % FOLDS
-    best: tuple[float, int, FloatArray] | None = None
-    for number, (centres, width, penalty) in enumerate(choices):
+    best: tuple[float, FloatArray] | None = None
+    for centres, width in choices:
         features = _features(x, places, knots, centres, width)
-        apart = np.empty(len(x))
-        for k in range(FOLDS):
-            apart[fold == k] = features[fold == k] @ _ridge(features, y, known & (fold != k), penalty)
-        error = float(np.abs(apart - y)[known].mean())
-        if best is None or error < best[0]:
-            best = error, number, apart
+        sums = [_sums(features, y, known & (fold == k)) for k in range(FOLDS)]
+        squares, products = (sum((part[i] for part in sums), np.zeros(())) for i in (0, 1))
+        for penalty in PENALTIES:
+            apart = np.empty(len(x))
+            for k in range(FOLDS):
+                weights = _ridge(squares - sums[k][0], products - sums[k][1], penalty)
+                apart[fold == k] = features[fold == k] @ weights
+            error = float(np.abs(apart - y)[known].mean())
+            if best is None or error < best[0]:
+                weights = _ridge(squares, products, penalty)
+                fitted = (features @ weights)[known]
+                limits = float(fitted.min()), float(fitted.max())
+                best, chosen = (error, np.clip(apart, *limits)), Needed(knots, centres, width, weights, limits)
     assert best is not None
-    centres, width, penalty = choices[best[1]]
-    features = _features(x, places, knots, centres, width)
-    weights = _ridge(features, y, known, penalty)
-    fitted = (features @ weights)[known]
-    limits = float(fitted.min()), float(fitted.max())
-    return Needed(knots, centres, width, weights, limits), np.clip(best[2], *limits)
+    return chosen, best[1]
+
+
+def covering(places: FloatArray, radius: float, most: int) -> FloatArray:
+    """(C, k) of (n, k) places, rounded, such that all lie within the radius of one; C is at most `most`.
+
+    One after the other, each that is farther from all chosen before.
+    """
+    chosen: list[int] = []
+    nearest = np.full(len(places), np.inf)
+    while len(chosen) < most and (left := np.flatnonzero(nearest > radius**2)).size:
+        chosen.append(int(left[0]))
+        nearest = np.minimum(nearest, ((places - places[left[0]]) ** 2).sum(axis=1))
+    return places[chosen].round(3)
 
 
 def _features(x: FloatArray, places: FloatArray, knots: FloatArray, centres: FloatArray, width: float) -> FloatArray:
@@ -136,16 +152,21 @@ def _features(x: FloatArray, places: FloatArray, knots: FloatArray, centres: Flo
     lines = np.concatenate([np.ones((len(x), 1)), np.maximum(x[:, None] - knots, 0.0)], axis=1)
     if not len(centres):
         return lines
-    apart = ((places[:, None] - centres) ** 2).sum(axis=-1)  # (B, C)
-    return np.concatenate([lines, np.exp(-apart / (2 * width**2))], axis=1)
+    apart = (places**2).sum(axis=1)[:, None] + (centres**2).sum(axis=1) - 2 * places @ centres.T  # (B, C), squared
+    return np.concatenate([lines, np.exp(-np.maximum(apart, 0.0) / (2 * width**2))], axis=1)
 
 
-def _ridge(features: FloatArray, y: FloatArray, used: BoolArray, penalty: float) -> FloatArray:
-    """Weights of least squares over the rows that are used, with a penalty on all but the constant."""
+def _sums(features: FloatArray, y: FloatArray, used: BoolArray) -> tuple[FloatArray, FloatArray]:
+    """Normal equations of least squares over the rows that are used: X^T X and X^T y."""
     X = features[used]
-    cost = np.full(X.shape[1], penalty)
+    return X.T @ X, X.T @ y[used]
+
+
+def _ridge(squares: FloatArray, products: FloatArray, penalty: float) -> FloatArray:
+    """Weights of least squares with a penalty on all but the constant, from its normal equations."""
+    cost = np.full(len(products), penalty)
     cost[0] = 0.0
-    return np.linalg.solve(X.T @ X + np.diag(cost), X.T @ y[used])
+    return np.linalg.solve(squares + np.diag(cost), products)
 
 
 def rounded(values: FloatArray) -> FloatArray:
