@@ -190,6 +190,8 @@ def test_tracks_and_analyses_have_sections_of_their_own(results: Path, tmp_path:
     assert "| VHD, recipe paper (SS) | SR |" in papers
     assert "| toy | VHD | ss | 2.00 | 10 | 50.0% |" in papers
     assert papers.count("Robustness to length mismatch") == 1
+    (folder / "toy" / "fh-h2-ss-0.jsonl").write_text((results / "toy" / "fh-h2-ss-0.jsonl").read_text())
+    assert "toy-horizon.png" not in {path.name for path in write_report(folder)}  # one horizon makes no curve
 
 
 def test_the_table_of_tracks_says_what_the_recipes_say() -> None:

@@ -66,21 +66,25 @@ class Analysis:
 def _panels(
     rows: Rows, environment: str, path: Path, x: str, label: str, values: Sequence[tuple[str, str, float]]
 ) -> Path:
-    """One panel per (key, title, factor) that some row has, one line per arm and protocol, over the value `x`."""
+    """One panel per (key, title, factor) that some row has, one line per arm and protocol, over the value `x`; success
+    rates with their intervals."""
     known = [value for value in values if any(row.get(value[0]) is not None for row in rows)]
     figure, panels = new_figure(1, len(known))
     arms = list(dict.fromkeys(str(row["arm"]) for row in rows))
     for axes, (key, title, factor) in zip(panels, known, strict=True):
         for number, arm in enumerate(arms):
             for protocol, style in (("ss", "--"), ("rp", "-")):
-                points = sorted(
-                    (row[x], factor * row[key])
-                    for row in rows
-                    if (row["arm"], row["protocol"]) == (arm, protocol) and row.get(key) is not None
-                )
-                if points:
-                    name = f"{arm} ({PROTOCOL_LABELS[protocol]})"
-                    axes.plot(*np.array(points).T, style, marker=".", color=f"C{number}", label=name)
+                own = [row for row in rows if (row["arm"], row["protocol"]) == (arm, protocol)]
+                own = sorted((row for row in own if row.get(key) is not None), key=lambda row: row[x])
+                if not own:
+                    continue
+                at = [row[x] for row in own]
+                name, colour = f"{arm} ({PROTOCOL_LABELS[protocol]})", f"C{number}"
+                axes.plot(at, [factor * row[key] for row in own], style, marker=".", color=colour, label=name)
+                if key == "success_rate":
+                    low, high = ([factor * row[end] for row in own] for end in ("low", "high"))
+                    axes.fill_between(at, low, high, color=colour, alpha=0.12, linewidth=0)
+        axes.set_ylim(bottom=0, top=102 if key == "success_rate" else None)
         axes.set_xlabel(label)
         axes.set_ylabel(title)
         axes.grid(alpha=0.3)

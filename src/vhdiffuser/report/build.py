@@ -207,7 +207,7 @@ def draw_figures(
         drawn.append((f"{environment}: four planners under replanning, {rule} (Fig. 3)", path_or_none))
 
     horizons = {cell.key[1]: cell.config["horizon"] for cell in own}
-    if any(horizons.values()):
+    if len(set(horizons.values()) - {None}) > 1:
         target = out / f"{environment}-horizon.png"
         path = figures.horizon_curve([cell.summary() for cell in own], horizons, rows, target)
         drawn.append((f"{environment}: fixed horizons and VHD", path))
