@@ -93,6 +93,12 @@ def test_half_of_such_an_option_is_refused_in_words(capsys) -> None:
     assert "--gap INT INT" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("option", ["--gamma", "--gap", "--name"])
+def test_an_option_without_its_value_is_refused_in_words(option: str, capsys) -> None:
+    assert run(["train", "planner", "maze2d-umaze", option]) == 2
+    assert option in capsys.readouterr().err
+
+
 def test_a_fixed_horizon_knows_the_walls_since_it_has_no_routes() -> None:
     command = ["planner", "antmaze-medium"]
     assert parse("train", command).network.frame == 20.0

@@ -27,7 +27,7 @@ def planner(graph: RouteGraph) -> Planner:
     planner = corridor_planner(graph)
     predictor = planner.length_predictor
     assert isinstance(predictor, LengthPredictor)
-    predictor.network = lambda starts, goals: np.full((len(starts), 3), 0.02, np.float32)  # 1.28 steps, anywhere
+    predictor.network = lambda starts, goals: np.full((len(starts), 3), 0.3, np.float32)  # 19.2 steps, anywhere
     predictor.__dict__["_far_scale"] = np.ones(3, np.float32)
     return planner
 
@@ -44,12 +44,31 @@ def test_a_distance_off_the_data_is_at_least_nine_tenths_of_the_routes(planner: 
     by_route = graph.steps(starts[:, :2] / 10, goals / 10)
     assert (by_route > 20).all()
     near, far = planner.predict_steps(starts, goals)
-    assert near == pytest.approx(0.02 * SPEC.T_max)  # the network's word
+    assert near == pytest.approx(0.3 * SPEC.T_max)  # the network's word
     assert far == pytest.approx(0.9 * by_route[1], rel=1e-5)
     back = planner.predict_steps(np.hstack([goals, np.zeros((2, 2))]), starts[:, :2])  # starts count as goals do
-    assert back[0] == pytest.approx(0.02 * SPEC.T_max)
+    assert back[0] == pytest.approx(0.3 * SPEC.T_max)
     assert back[1] > 20
-    assert planner.predict_lengths(starts, goals).tolist() == [SPEC.L_min, int(np.ceil(far + 1))]
+    assert planner.predict_lengths(starts, goals).tolist() == [
+        max(SPEC.L_min, int(np.ceil(near + 1))),
+        int(np.ceil(far + 1)),
+    ]
+
+
+def test_a_route_that_is_a_long_detour_by_the_network_does_not_count(planner: Planner, graph: RouteGraph) -> None:
+    predictor = planner.length_predictor
+    assert isinstance(predictor, LengthPredictor)
+    goal = beside(graph, OFF_DATA + 0.1)[None]
+    least = float(predictor.least_steps(START[None], goal)[0])
+    for share, counts in ((0.3, False), (0.35, True)):
+        near = LengthPredictor(
+            lambda s, g, f=share * least / SPEC.T_max: np.full((len(s), 3), f, np.float32),
+            SPEC, predictor.config, NORMALIZER, graph,
+        )  # fmt: skip
+        near.__dict__["_far_scale"] = np.ones(3, np.float32)
+        other = Planner(planner.network, CONFIG, SPEC, NORMALIZER, near, options=planner.options, outside="ignore")
+        steps = float(other.predict_steps(START[None], goal)[0])
+        assert steps == pytest.approx(least if counts else share * least, rel=1e-5)
 
 
 def test_a_longer_distance_of_the_network_stays(planner: Planner, graph: RouteGraph) -> None:

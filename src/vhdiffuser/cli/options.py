@@ -35,11 +35,19 @@ def _optional(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
     value = ConstructorRegistry.get_primitive_spec(PrimitiveTypeInfo.make(given[0], info.markers))
     if isinstance(value, UnsupportedTypeAnnotationError):  # a subcommand
         return None
-    counts = {value.nargs} if isinstance(value.nargs, int) else value.nargs
+    counts = (value.nargs,) if isinstance(value.nargs, int) else value.nargs
+
+    def read(words: list[str]) -> Any:
+        if words == ["None"]:
+            return None
+        if counts != "*" and len(words) not in counts:
+            raise ValueError(f"takes {' or '.join(map(str, counts))} values")
+        return value.instance_from_str(words)
+
     return PrimitiveConstructorSpec(
-        nargs="*" if counts == "*" else tuple(sorted({1, *counts})),
+        nargs=counts if counts == "*" else 1 if counts == (1,) else tuple(sorted({1, *counts})),
         metavar=value.metavar,
-        instance_from_str=lambda words: None if words == ["None"] else value.instance_from_str(words),
+        instance_from_str=read,
         is_instance=lambda thing: thing is None or value.is_instance(thing),
         str_from_instance=lambda thing: ["None"] if thing is None else value.str_from_instance(thing),
         choices=None if value.choices is None else (*value.choices, "None"),

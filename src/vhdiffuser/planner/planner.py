@@ -56,6 +56,9 @@ if TYPE_CHECKING:
     import torch
     from typing_extensions import Self, Unpack
 
+_AGREEING = 1 / 3
+"""Fraction of a route's least distance below which the network's distance is trusted instead."""
+
 
 class Planner:
     """A trained denoiser with everything needed to plan: config, normaliser, options and, optionally, a Length
@@ -323,7 +326,8 @@ class Planner:
         """(B,) shortest-step distances f_theta(s, g) T_max for (B, d) starts and (B, goal_dim) goals.
 
         For plans that a route guides only loosely, distances to and from places off the data are at least
-        `LengthPredictor.least_steps`.
+        `LengthPredictor.least_steps`, unless the network's is less than a third of it: then the route is a detour
+        through sparse data.
         """
         if self.length_predictor is None:
             raise VhdError(
@@ -332,7 +336,8 @@ class Planner:
         steps, predictor = self.length_predictor.predict_steps(starts, goals), self.length_predictor
         if self._routes is None or self.config.frame is not None or not isinstance(predictor, LengthPredictor):
             return steps
-        return np.maximum(steps, predictor.least_steps(starts, goals))
+        least = predictor.least_steps(starts, goals)
+        return np.where(steps >= _AGREEING * least, np.maximum(steps, least), steps)
 
     def predict_lengths(self, starts: npt.ArrayLike, goals: npt.ArrayLike) -> IntArray:
         """(B,) L_hat = clip(gamma (f_theta(s, g) T_max + 1), L_min, T_max): Algorithm 2, line 1, plus `wait` states.
