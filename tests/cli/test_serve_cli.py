@@ -20,7 +20,8 @@ from vhdiffuser.cli import run
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = """
-import sys
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # tests in the background of a shell inherit "ignore"
 sys.path.insert(0, "tests/web")
 from web_toys import toy_library
 from vhdiffuser.web.library import Library
