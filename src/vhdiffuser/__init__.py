@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from vhdiffuser.execution.agent import Agent
     from vhdiffuser.execution.drive import drive
     from vhdiffuser.execution.execute import execute
+    from vhdiffuser.length.load import load_length_predictor
     from vhdiffuser.length.predictor import LengthPredictor
     from vhdiffuser.planner.foreign import foreign_planner
     from vhdiffuser.planner.load import load_planner
@@ -61,6 +62,7 @@ __all__ = [
     "get_environment",
     "get_recipe",
     "load_dataset",
+    "load_length_predictor",
     "load_method",
     "load_planner",
     "make_maze",
@@ -96,6 +98,7 @@ _HOMES = {
     "get_environment": "vhdiffuser.envs.registry",
     "get_recipe": "vhdiffuser.recipes.recipe",
     "load_dataset": "vhdiffuser.envs.datasets",
+    "load_length_predictor": "vhdiffuser.length.load",
     "load_method": "vhdiffuser.benchmark.methods",
     "load_planner": "vhdiffuser.planner.load",
     "make_maze": "vhdiffuser.envs.maze2d.environments",

@@ -9,7 +9,7 @@ import pytest
 
 from vhdiffuser import cli
 from vhdiffuser.benchmark.reproduction import Reproduction
-from vhdiffuser.cli import parse, run
+from vhdiffuser.cli import parse, reproduce, run
 from vhdiffuser.cli.reproduce import Reproduce
 from vhdiffuser.envs.registry import environments, get_environment
 from vhdiffuser.errors import VhdError
@@ -42,7 +42,7 @@ def test_what_is_there_is_not_made_again_and_baselines_are_an_option(vhd_home: P
 
 
 def test_a_dry_run_prints_and_makes_nothing(vhd_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["reproduce", "maze2d-umaze", "--dry-run"]) == 0
+    assert run(["reproduce", "maze2d-umaze", "--workers", "0", "--dry-run"]) == 0
     printed = capsys.readouterr().out
     assert "$ vhd train planner maze2d-umaze --horizon 64" in printed
     assert not list(vhd_home.rglob("*.safetensors"))
@@ -57,12 +57,12 @@ def test_a_dry_run_of_a_graph_names_few_needs_and_counts_many(vhd_home, capsys: 
 
 
 def test_a_dry_run_as_json_lists_the_same_commands_and_nothing_else(vhd_home, capsys) -> None:
-    assert run(["reproduce", "maze2d-umaze", "--dry-run", "--json", "--quiet"]) == 0
+    assert run(["reproduce", "maze2d-umaze", "--workers", "0", "--dry-run", "--json", "--quiet"]) == 0
     printed = capsys.readouterr()
     expected = [f"vhd {' '.join(command)}" for command in Reproduction().commands(get_environment("maze2d-umaze"))]
     assert json.loads(printed.out) == [{"command": command, "done": False} for command in expected]
     assert not printed.err
-    assert run(["reproduce", "maze2d-umaze", "--dry-run", "--quiet"]) == 0
+    assert run(["reproduce", "maze2d-umaze", "--workers", "0", "--dry-run", "--quiet"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == len(expected), "what was asked for is no remark"
 
 
@@ -82,7 +82,7 @@ def pretended(monkeypatch):
 
 def test_json_tells_what_each_command_did_and_how_long(vhd_home, pretended, capsys) -> None:
     calls, _ = pretended
-    Reproduce("maze2d-umaze", baselines=False, json=True, quiet=True).run()
+    Reproduce("maze2d-umaze", workers=0, baselines=False, json=True, quiet=True).run()
     record = json.loads(capsys.readouterr().out)
     assert [entry["result"] for entry in record] == [{"ran": call[0]} for call in calls]
     assert all(entry["done"] and entry["seconds"] >= 0 for entry in record)
@@ -91,9 +91,21 @@ def test_json_tells_what_each_command_did_and_how_long(vhd_home, pretended, caps
         parse(call[0], call[1:])  # each of them knows the options that are handed on
 
 
-def test_without_options_commands_print_for_themselves(vhd_home, pretended, capsys) -> None:
+@pytest.mark.parametrize(("cores", "gpu", "expected"), [(1, False, 0), (2, False, 2), (8, False, 8), (8, True, 0)])
+def test_by_default_a_machine_without_a_gpu_runs_one_command_per_core(monkeypatch, cores, gpu, expected) -> None:
+    monkeypatch.setattr(reproduce, "available_cores", lambda: cores)
+    monkeypatch.setattr(reproduce, "is_cpu", lambda name: not gpu)
+    asked: list[int] = []
+    monkeypatch.setattr(Reproduce, "_run_in_turn", lambda self, commands: asked.append(0))
+    monkeypatch.setattr(Reproduce, "_run_graph", lambda self, steps, workers: asked.append(workers))
+    Reproduce("maze2d-umaze").run()
+    Reproduce("maze2d-umaze", workers=3).run()
+    assert asked == [expected, 3]
+
+
+def test_in_turn_commands_print_for_themselves(vhd_home, pretended, capsys) -> None:
     calls, _ = pretended
-    Reproduce("maze2d-umaze", baselines=False).run()
+    Reproduce("maze2d-umaze", workers=0, baselines=False).run()
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "$ vhd data get maze2d-umaze"
     assert lines[1] == "data done"
@@ -104,12 +116,12 @@ def test_a_failure_stops_it_and_json_still_tells_what_was_done(vhd_home, pretend
     _, codes = pretended
     codes["bench"] = 1
     with pytest.raises(VhdError, match="ended with code 1"):
-        Reproduce("maze2d-umaze", baselines=False, json=True).run()
+        Reproduce("maze2d-umaze", workers=0, baselines=False, json=True).run()
     record = json.loads(capsys.readouterr().out)
     assert [entry["done"] for entry in record] == [True, True, True, False]
     codes["bench"] = 130
     with pytest.raises(SystemExit) as stop:
-        Reproduce("maze2d-umaze", baselines=False).run()
+        Reproduce("maze2d-umaze", workers=0, baselines=False).run()
     assert stop.value.code == 130, "Ctrl-C in a part is Ctrl-C in the whole"
 
 

@@ -76,7 +76,7 @@ def test_every_command_works_with_a_robot_of_an_installed_package(installed: Pat
     (robot,) = [line for line in shell.text("envs").splitlines() if line.startswith("my-robot ")]
     assert "my_robot_pursuit, 0.1 s" in robot
 
-    dry = shell.json("reproduce", "my-robot", "--dry-run", "--quiet")
+    dry = shell.json("reproduce", "my-robot", "--workers", "0", "--dry-run", "--quiet")
     commands = [entry["command"] for entry in dry]
     assert commands[:3] == ["vhd data get my-robot", "vhd train length my-robot", "vhd train planner my-robot"]
     assert not any("dynamics" in command for command in commands), "its controller needs no model"

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from length_toys import toy_spec
 
-from vhdiffuser.errors import VhdError
+from vhdiffuser.cli import run
+from vhdiffuser.errors import DataError, VhdError
 from vhdiffuser.length.config import LengthConfig, NetworkConfig
 from vhdiffuser.length.distil import distil_length
+from vhdiffuser.length.load import load_length_predictor
 from vhdiffuser.length.network import make_length_network
 from vhdiffuser.length.predictor import LengthPredictor
 from vhdiffuser.length.route import RouteGraph
 from vhdiffuser.normalizer import Normalizer
-from vhdiffuser.planner.load import load_planner
-from vhdiffuser.weights.places import shipped_path
+from vhdiffuser.weights.places import shipped_environments, shipped_path
 
 
 def teacher(config: LengthConfig) -> LengthPredictor:
@@ -58,15 +62,21 @@ def test_a_coarse_landmark_is_as_near_as_the_nearest_but_for_a_cell() -> None:
     assert excess.min() > -1e-6
 
 
-def test_the_shipped_fast_predictor_agrees_with_the_one_it_learned_from() -> None:
-    slow = load_planner("maze2d-large", outside="ignore").length_predictor
-    assert isinstance(slow, LengthPredictor)
-    fast = LengthPredictor.load(
-        shipped_path("maze2d-large", "length-fast"), routes=shipped_path("maze2d-large", "route"), coarse=True
-    )
-    assert slow.routes is not None
+FAST = [name for name in shipped_environments() if shipped_path(name, "length-fast").is_file()]
+
+
+def test_the_fast_predictors_that_docs_name_are_shipped() -> None:
+    assert {"maze2d-umaze", "maze2d-medium", "maze2d-large"} <= set(FAST)
+
+
+@pytest.mark.parametrize("name", FAST)
+def test_a_shipped_fast_predictor_agrees_with_the_one_it_learned_from(name: str) -> None:
+    slow, fast = (load_length_predictor(name, fast=fast) for fast in (False, True))
+    assert (slow.coarse, fast.coarse) == (False, True)
+    assert sum(part.size for part in fast.network.tensors.values()) < 20_000
     rng = np.random.default_rng(3)
-    places = slow.normalizer.select((0, 1)).unnormalize(slow.routes.places[rng.integers(1000, size=(2, 4000))])
+    landmarks = slow.landmarks.places
+    places = slow.normalizer.select((0, 1)).unnormalize(landmarks[rng.integers(len(landmarks), size=(2, 4000))])
     starts = np.concatenate([places[0], rng.uniform(-2, 2, (4000, 2))], axis=1).astype(np.float32)
     wanted, found = (each.predict_steps(starts, places[1]) for each in (slow, fast))
     ranks = [values.argsort().argsort() for values in (wanted, found)]
@@ -75,6 +85,26 @@ def test_the_shipped_fast_predictor_agrees_with_the_one_it_learned_from() -> Non
     assert np.abs(found - wanted).mean() < 8
     exact = replace_coarse(fast, coarse=False).predict_steps(starts, places[1])
     assert np.abs(found - exact).mean() < 1
+
+
+def test_without_a_small_predictor_the_error_says_how_to_fit_one(vhd_home: Path) -> None:
+    with pytest.raises(DataError, match=r"vhd train fast-length cube`.*fast=False"):
+        load_length_predictor("cube", fast=True)
+
+
+def test_one_command_fits_a_small_predictor_to_the_shipped_one(vhd_home: Path, monkeypatch, capsys) -> None:
+    build = ["data", "get", "maze2d-umaze", "--source", "build", "--size", "2000", "--workers", "1", "--quiet"]
+    assert run(build) == 0
+    small = partial(distil_length, pairs=4000, updates=30)
+    monkeypatch.setattr("vhdiffuser.recipes.train.distil_length", small)
+    capsys.readouterr()
+    assert run(["train", "fast-length", "maze2d-umaze", "--weights", "shipped", "--json", "--quiet"]) == 0
+    assert str(vhd_home) in json.loads(capsys.readouterr().out)["model"]
+    fast = load_length_predictor("maze2d-umaze", fast=True, source="trained")
+    slow = load_length_predictor("maze2d-umaze")
+    assert fast.normalizer.to_json() == slow.normalizer.to_json()
+    near, far = (fast.predict_steps([1, 1, 0, 0], goal) for goal in ([1.2, 1.0], [3, 1]))
+    assert far > near
 
 
 def replace_coarse(predictor: LengthPredictor, coarse: bool) -> LengthPredictor:

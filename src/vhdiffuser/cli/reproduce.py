@@ -1,6 +1,7 @@
 """`vhd reproduce ENV` or `all`: data, all networks, the benchmark and the report, in one resumable command.
 
-Commands run one after another here, or as a graph on a cluster, each as soon as its dependencies are done.
+Commands run as a graph, each as soon as its dependencies are done, on this machine's cores or on a cluster; or one
+after another.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ from tyro.conf import Positional
 
 from vhdiffuser.cli.options import Omittable
 from vhdiffuser.console import err, out, print_json, progress_bar
+from vhdiffuser.devices import is_cpu
 from vhdiffuser.envs.registry import get_environment
 from vhdiffuser.errors import VhdError
+from vhdiffuser.workers import available_cores
 
 if TYPE_CHECKING:
     from vhdiffuser.benchmark.reproduction import Step
@@ -30,6 +33,12 @@ STOPPED = 128
 """Exit codes from here on mean that a signal ended the command (130: Ctrl-C)."""
 
 Name = Annotated[str, tyro.conf.arg(metavar="ENV")]
+
+
+def _one_per_core() -> int:
+    """Number of commands that run best at a time here: threads of one training wait for each other, commands do not."""
+    cores = available_cores()
+    return cores if cores > 1 and is_cpu("auto") else 0
 
 
 def _after(needs: list[str]) -> str:
@@ -65,6 +74,7 @@ class Reproduce:
         vhd reproduce maze2d-umaze --dry-run --json            the same list as JSON
         vhd reproduce all --ray auto                           everything, on a Ray cluster
         vhd reproduce all --workers 4                          everything, four commands at a time here
+        vhd reproduce maze2d-umaze --workers 0                 one after the other, each with its own progress bar
     """
 
     env: Positional[Name]
@@ -80,8 +90,9 @@ class Reproduce:
     ray: Omittable[str] = None
     """Run on a Ray cluster (extra `ray`): its address, or auto for the one running here. Methods and seeds run in
     parallel; all nodes must see the same VHD_HOME and output folder."""
-    workers: int = 0
-    """Without a cluster: number of single-threaded commands to run at a time; 0 runs one command on all cores."""
+    workers: Omittable[int] = None
+    """Without a cluster: number of single-threaded commands to run at a time; 0 runs one command after the other on
+    all cores. (default: one per core, which is faster; 0 if there is a GPU)"""
     gpus: float = 0
     """GPUs per training on the cluster."""
     dry_run: bool = False
@@ -97,10 +108,11 @@ class Reproduce:
 
         chosen = reproducible() if self.env == ALL else [get_environment(self.env)]
         reproduction = Reproduction(self.out, self.baselines, self.n, self.seeds)
-        if self.ray is None and not self.workers:
+        workers = _one_per_core() if self.workers is None else self.workers
+        if self.ray is None and not workers:
             self._run_in_turn(reproduction.in_turn(chosen))
         else:
-            self._run_graph(reproduction.graph(chosen))
+            self._run_graph(reproduction.graph(chosen), workers)
 
     def _run_in_turn(self, commands: list[list[str]]) -> None:
         record: list[dict[str, Any]] = []
@@ -114,7 +126,7 @@ class Reproduce:
             if self.json:
                 print_json(record)
 
-    def _run_graph(self, steps: dict[str, Step]) -> None:
+    def _run_graph(self, steps: dict[str, Step], workers: int) -> None:
         from vhdiffuser.cluster import GraphTask, make_pool, run_graph
 
         entries: dict[str, dict[str, Any]] = {
@@ -134,7 +146,7 @@ class Reproduce:
             }
             with progress_bar(f"reproduce {self.env}", "commands", self.quiet) as progress:
                 progress(0, len(tasks))
-                for number, (name, told) in enumerate(run_graph(tasks, make_pool(self.ray, self.workers)), start=1):
+                for number, (name, told) in enumerate(run_graph(tasks, make_pool(self.ray, workers)), start=1):
                     entries[name] |= {"done": True, **told}
                     progress(number, len(tasks), note=name)
         finally:

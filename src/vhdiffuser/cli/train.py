@@ -1,4 +1,4 @@
-"""`vhd train planner | length | route | dynamics`: options generated from the recipe; every training is resumable."""
+"""`vhd train planner | length | route | fast-length | dynamics`: options generated from the recipe."""
 
 from __future__ import annotations
 
@@ -157,6 +157,39 @@ class TrainRoute:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TrainFastLength:
+    """Fit a small network to the Length Predictor's answers, for millions of queries per second. Takes a minute or two.
+
+    `vhdiffuser.load_length_predictor(ENV, fast=True, source="trained")` loads it. Examples:
+
+        vhd train fast-length maze2d-umaze
+        vhd train fast-length maze2d-umaze --weights shipped
+    """
+
+    env: Positional[Name]
+    """Environment, or the name of an imported dataset."""
+    weights: str = "auto"
+    """Length Predictor to learn from: trained (by you), shipped, auto (trained if available), or a folder of
+    weights."""
+    quiet: bool = False
+    """No progress bar."""
+    json: bool = False
+    """Print the result as one JSON object."""
+
+    def run(self) -> None:
+        """Fit the network and print its path."""
+        from vhdiffuser.recipes.train import train_fast_length
+
+        environment = get_environment(self.env).name
+        with progress_bar(f"fitting {environment} fast-length", "updates", self.quiet) as progress:
+            path = train_fast_length(environment, self.weights, on_update=progress)
+        if self.json:
+            print_json({"model": str(path), "bytes": path.stat().st_size})
+        else:
+            out.print(f"model: {path}")
+
+
+@dataclass(frozen=True, kw_only=True)
 class TrainDynamics(Common):
     """Train an inverse dynamics model, which predicts the action from the observation and the upcoming plan.
 
@@ -181,6 +214,7 @@ class Train:
         Annotated[TrainPlanner, tyro.conf.subcommand("planner")]
         | Annotated[TrainLength, tyro.conf.subcommand("length")]
         | Annotated[TrainRoute, tyro.conf.subcommand("route")]
+        | Annotated[TrainFastLength, tyro.conf.subcommand("fast-length")]
         | Annotated[TrainDynamics, tyro.conf.subcommand("dynamics")],
         tyro.conf.arg(name=""),
     ]
@@ -208,6 +242,7 @@ def _with_defaults(arguments: list[str]) -> Any:
     kinds = {"planner": planner, "length": length, "dynamics": dynamics}
     commands = [Annotated[type(made), tyro.conf.subcommand(kind, default=made)] for kind, made in kinds.items()]
     commands.append(Annotated[TrainRoute, tyro.conf.subcommand("route")])
+    commands.append(Annotated[TrainFastLength, tyro.conf.subcommand("fast-length")])
     return Union[tuple(commands)]  # noqa: UP007  (the members are known only here)
 
 

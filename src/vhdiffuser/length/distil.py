@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -32,10 +33,12 @@ def distil_length(
     pairs: int = 400_000,
     updates: int = 4_000,
     seed: int = 0,
+    on_update: Callable[[int, int], None] | None = None,
 ) -> LengthPredictor:
     """A predictor with a network of that size that gives the teacher's quantiles for pairs of `states` (N, d).
 
-    It has the teacher's routes, and looks landmarks up on a grid (`coarse`). About a minute on one core.
+    It has the teacher's routes, and looks landmarks up on a grid (`coarse`). About a minute on one core. `on_update`
+    receives the updates done, and their total.
     """
     if teacher.config.quasimetric or teacher.config.full_state_goals:
         raise VhdError(
@@ -56,13 +59,15 @@ def distil_length(
     optimizer = torch.optim.AdamW(student.parameters(), lr=_RATE, weight_decay=0.0)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, updates)
     generator = torch.Generator().manual_seed(seed)
-    for _ in range(updates):
+    for update in range(updates):
         rows = torch.randint(pairs, (_BATCH,), generator=generator)
         loss = torch.nn.functional.smooth_l1_loss(student(given[rows], wanted[rows]), target[rows], beta=0.01)
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         optimizer.step()
         schedule.step()
+        if on_update is not None:
+            on_update(update + 1, updates)
     return LengthPredictor(
         student, teacher.spec, config, teacher.normalizer, teacher.routes, teacher.landmarks, coarse=True
     )

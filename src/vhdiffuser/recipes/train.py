@@ -20,6 +20,8 @@ from vhdiffuser.envs.registry import environment_of
 from vhdiffuser.errors import VhdError, warn
 from vhdiffuser.files import atomic_path
 from vhdiffuser.length.config import RelayGraphConfig
+from vhdiffuser.length.distil import distil_length
+from vhdiffuser.length.load import load_length_predictor
 from vhdiffuser.length.network import steps_between
 from vhdiffuser.length.route import RouteGraph
 from vhdiffuser.length.task import LengthTask
@@ -29,7 +31,8 @@ from vhdiffuser.recipes.recipe import Recipe, get_recipe
 from vhdiffuser.training.loop import Status, train
 from vhdiffuser.training.task import Task
 from vhdiffuser.types import Episodes
-from vhdiffuser.weights.places import find_model, run_folder, run_name
+from vhdiffuser.weights.format import save_model
+from vhdiffuser.weights.places import FAST_LENGTH, Source, find_model, run_folder, run_name
 
 if TYPE_CHECKING:
     import torch
@@ -114,6 +117,24 @@ def train_route(dataset: Dataset | str, recipe: Recipe | str = "default") -> Pat
     graph = RouteGraph.build(points, last, data.spec.T_max, config, scale)
     path = run_folder(data.spec.name, run_name("route")) / "model.safetensors"
     return graph.save(path, data.spec, normalizer, data.fingerprint())
+
+
+def train_fast_length(
+    dataset: Dataset | str, source: Source = "auto", on_update: Callable[[int, int], None] | None = None
+) -> Path:
+    """Fit a small network to the answers of the environment's Length Predictor and return the path of its model file.
+
+    It takes about a minute and answers eight times as many queries per second (`load_length_predictor(fast=True)`).
+    `source` says which Length Predictor; `on_update` receives the updates done, and their total.
+    """
+    data = load_dataset(dataset) if isinstance(dataset, str) else dataset
+    teacher = load_length_predictor(data.spec.name, source=source)
+    states = data.spec.planning_state(data.episodes.observations)
+    student = distil_length(teacher, states, on_update=on_update)
+    path = run_folder(data.spec.name, run_name(FAST_LENGTH)) / "model.safetensors"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    save_model(path, student.network.tensors, replace(student.header(), data_fingerprint=data.fingerprint()))
+    return path
 
 
 def train_dynamics(

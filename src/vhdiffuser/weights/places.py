@@ -14,6 +14,8 @@ from vhdiffuser.reading import read_json
 Source = str
 """`auto`, `trained`, `shipped`, or a folder written by `vhd models archive` or `vhd models export`."""
 SOURCES = ("auto", "trained", "shipped")
+FAST_LENGTH = "length-fast"
+"""Kind of the small Length Predictor fitted to the trained one."""
 
 
 def run_folder(environment: str, name: str) -> Path:
