@@ -4,6 +4,7 @@
     python benchmarks/scale_out.py ray-1      a benchmark's shards on Ray with 1 core; empty tasks (ray-2: with 2)
     python benchmarks/scale_out.py local      the same shards without Ray; a process for each task
     python benchmarks/scale_out.py train      2 mini-batches per update in 1 and 2 processes
+    python benchmarks/scale_out.py together   a training on 1 and 2 threads, and two trainings at a time on 1 each
 
 Two cores are needed, and nothing else should run.
 """
@@ -101,28 +102,59 @@ def measure_local() -> dict[str, Any]:
     }
 
 
+def home_with_data(folder: str) -> None:
+    """Make the folder a VHD_HOME with a small dataset."""
+    os.environ["VHD_HOME"] = folder
+    environment = get_environment(ENV)
+    save_dataset(build(environment.spec, environment.builder, BuildConfig(50_000), print_no))
+
+
+def training(name: str, options: list[str], launch: list[str] | None = None) -> subprocess.Popen[bytes]:
+    """Start a short training of a planner."""
+    vhd = str(Path(sys.executable).with_name("vhd"))
+    shared = ["--updates", "60", "--batch-size", "128", "--quiet", "--json", "--device", "cpu", "--log-every", "10"]
+    command = [*(launch or []), vhd, "train", "planner", ENV, "--name", name, *shared, *options]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def updates_per_second(home: str, name: str) -> float:
+    """Rate of a finished training, without its start."""
+    lines = (Path(home) / "runs" / ENV / name / "log.jsonl").read_text().splitlines()
+    first, last = json.loads(lines[0]), json.loads(lines[-1])
+    return (last["update"] - first["update"]) / (last["seconds"] - first["seconds"])
+
+
 def measure_train() -> dict[str, Any]:
     """Updates of a planner with an effective batch of 256: in one process, and shared by two."""
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     with tempfile.TemporaryDirectory() as home:
-        os.environ["VHD_HOME"] = home
-        environment = get_environment(ENV)
-        save_dataset(build(environment.spec, environment.builder, BuildConfig(50_000), print_no))
-        vhd = str(Path(sys.executable).with_name("vhd"))
-        options = ["--batch-size", "128", "--threads", "1", "--quiet", "--json", "--device", "cpu", "--log-every", "10"]
+        home_with_data(home)
         rates = []
-        launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
         for count, start in ((1, []), (2, launch)):
-            name = f"on-{count}"
-            command = [*start, vhd, "train", "planner", ENV, "--name", name, "--updates", "60", *options]
-            subprocess.run([*command, "--accumulate", str(2 // count)], check=True, capture_output=True)
-            lines = (Path(home) / "runs" / ENV / name / "log.jsonl").read_text().splitlines()
-            first, last = json.loads(lines[0]), json.loads(lines[-1])
-            rates.append((last["update"] - first["update"]) / (last["seconds"] - first["seconds"]))
+            options = ["--threads", "1", "--accumulate", str(2 // count)]
+            training(f"on-{count}", options, start).wait()
+            rates.append(updates_per_second(home, f"on-{count}"))
     return {
         "updates of 2 x 128 crops per second, 1 process": round(rates[0], 2),
         "2 processes": round(rates[1], 2),
         "efficiency": round(rates[1] / rates[0] / 2, 2),
     }
+
+
+def measure_together() -> dict[str, Any]:
+    """Updates of 128 crops per second: one training on one and on two threads, and two trainings at a time."""
+    with tempfile.TemporaryDirectory() as home:
+        home_with_data(home)
+        alone = []
+        for threads in (1, 2):
+            training(f"threads-{threads}", ["--threads", str(threads)]).wait()
+            alone.append(updates_per_second(home, f"threads-{threads}"))
+        names = ["first", "second"]
+        for process in [training(name, ["--threads", "1"]) for name in names]:
+            process.wait()
+        both = sum(updates_per_second(home, name) for name in names)
+    rates = {"1 training on 1 thread": alone[0], "1 on 2 threads": alone[1], "2 on 1 thread each, sum": both}
+    return {f"updates of 128 crops per second, {title}": round(rate, 2) for title, rate in rates.items()}
 
 
 def main() -> None:
@@ -132,6 +164,7 @@ def main() -> None:
         "ray-2": lambda: measure_ray(2),
         "local": measure_local,
         "train": measure_train,
+        "together": measure_together,
     }
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=measures)
