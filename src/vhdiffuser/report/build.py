@@ -233,14 +233,15 @@ def _margin(config: Mapping[str, Any]) -> str:
 
 
 def _by_gamma(found: Sequence[ResultFile], environment: str) -> list[tuple[float, Summary]]:
-    """(gamma, summary) of VHD in the main folder and in a sweep: newest streams, pieces of one size, one wait, not
-    retimed."""
-    alike: dict[tuple[int, int, int], dict[Path, list[ResultFile]]] = {}
+    """(gamma, summary) of VHD in the main folder and in a sweep: newest streams, pieces of one size, one wait, one
+    number of reverse steps, not retimed."""
+    alike: dict[tuple[int, int, int, int], dict[Path, list[ResultFile]]] = {}
     for item in found:
         names = (item.config["environment"], item.config["method"], item.distribution)
         of_gamma = item.config.get("risk") is None and item.config.get("retime") is None
         if of_gamma and names == (environment, "vhd", "reset") and item.config["protocol"] in PROTOCOL_LABELS:
-            folders = alike.setdefault((item.streams, item.config.get("piece", 0), item.config.get("wait", 0)), {})
+            piece, wait, steps = (int(item.config.get(name) or 0) for name in ("piece", "wait", "sampler_steps"))
+            folders = alike.setdefault((item.streams, piece, wait, steps), {})
             folders.setdefault(item.path.parent, []).append(item)
     for _, folders in sorted(alike.items(), reverse=True):
         cells = [cell for files in folders.values() for cell in published(files)[0]]
