@@ -110,11 +110,11 @@ def home_with_data(folder: str) -> None:
 
 
 def training(name: str, options: list[str], launch: list[str] | None = None) -> subprocess.Popen[bytes]:
-    """Start a short training of a planner."""
+    """Start a short training of a planner, which says on stderr if it fails."""
     vhd = str(Path(sys.executable).with_name("vhd"))
     shared = ["--updates", "60", "--batch-size", "128", "--quiet", "--json", "--device", "cpu", "--log-every", "10"]
     command = [*(launch or []), vhd, "train", "planner", ENV, "--name", name, *shared, *options]
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL)
 
 
 def updates_per_second(home: str, name: str) -> float:

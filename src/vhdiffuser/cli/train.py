@@ -158,9 +158,9 @@ class TrainRoute:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainFastLength:
-    """Fit a small network to the Length Predictor's answers, for millions of queries per second. Takes a minute or two.
+    """Fit a small network to the Length Predictor's answers, for millions of queries per second, in minutes.
 
-    `vhdiffuser.load_length_predictor(ENV, fast=True, source="trained")` loads it. Examples:
+    `vhdiffuser.load_length_predictor(ENV, fast=True, source="auto")` loads it. Examples:
 
         vhd train fast-length maze2d-umaze
         vhd train fast-length maze2d-umaze --weights shipped

@@ -37,8 +37,8 @@ def distil_length(
 ) -> LengthPredictor:
     """A predictor with a network of that size that gives the teacher's quantiles for pairs of `states` (N, d).
 
-    It has the teacher's routes, and looks landmarks up on a grid (`coarse`). About a minute on one core. `on_update`
-    receives the updates done, and their total.
+    It has the teacher's routes, and looks landmarks up on a grid (`coarse`). One to three minutes on one core.
+    `on_update` receives the updates done, and their total.
     """
     if teacher.config.quasimetric or teacher.config.full_state_goals:
         raise VhdError(

@@ -22,7 +22,7 @@ def load_length_predictor(name: str, *, fast: bool = False, source: Source = "sh
     if fast and not path.is_file():
         raise DataError(
             f"there is no small Length Predictor of {environment} ({path}). Fit one with `vhd train fast-length "
-            f"{environment}`, about a minute, and load it with source='trained'; or load the large one: fast=False."
+            f"{environment}`, one to three minutes, and load it with source='auto'; or load the large one: fast=False."
         )
     routes = find_model(environment, "route", source)
     return LengthPredictor.load(path, routes=routes if routes.is_file() else None, coarse=fast)

@@ -124,7 +124,8 @@ def train_fast_length(
 ) -> Path:
     """Fit a small network to the answers of the environment's Length Predictor and return the path of its model file.
 
-    It takes about a minute and answers eight times as many queries per second (`load_length_predictor(fast=True)`).
+    It takes one to three minutes and answers eight times as many queries per second: load it with
+    `load_length_predictor(name, fast=True, source="auto")`.
     `source` says which Length Predictor; `on_update` receives the updates done, and their total.
     """
     data = load_dataset(dataset) if isinstance(dataset, str) else dataset
