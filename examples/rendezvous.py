@@ -14,7 +14,7 @@ for start in ([1, 1, 0, 0], [3, 3, 0, 0]):
     plan = planner.plan(start, PLACE, deadline=MEETING, arrive="at")
     rollout = vhdiffuser.execute(BeginsWith(planner, plan), start, PLACE, "ss")
     print(
-        f"from {start[:2]}: {fastest.shortest:.0f} steps at least, {'there' if rollout.success else 'not there'} ",
+        f"from {start[:2]}: {fastest.length} steps would be enough, {'there' if rollout.success else 'not there'} ",
         end="",
     )
     print(f"after {rollout.steps} steps")

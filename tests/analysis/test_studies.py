@@ -27,7 +27,7 @@ from vhdiffuser.report.analyses import ANALYSES, MISMATCH, STRIDES
 from vhdiffuser.results.rows import read_folder
 from vhdiffuser.training.loop import SNAPSHOTS
 from vhdiffuser.types import Episodes
-from vhdiffuser.weights.format import save_model
+from vhdiffuser.weights.format import load_model, save_model
 from vhdiffuser.weights.places import run_folder, run_name
 
 UMAZE = get_environment("maze2d-umaze")
@@ -156,6 +156,14 @@ def test_a_curve_has_a_point_for_each_snapshot(study: Study) -> None:
     assert {item.config["method"] for item in read_folder(study.results)} == {"vhd-paper"}
     with pytest.raises(DataError, match="--snapshot-every"):
         studies.curve(study, ["vhd"])
+
+
+def test_a_curve_goes_on_where_the_weights_came_from(study: Study) -> None:
+    folder = run_folder(UMAZE.name, "vhd-paper") / SNAPSHOTS
+    tensors, header = load_model(folder / "00000010.safetensors", "planner")
+    went_on = run_folder(UMAZE.name, "went-on-paper") / SNAPSHOTS / "00000010.safetensors"
+    save_model(went_on, tensors, replace(header, notes={**header.notes, "began_with": {"sha256": "", "updates": 500}}))
+    assert [row["updates"] for row in studies.curve(study, ["went-on-paper"]).rows] == [510]
 
 
 def test_strides_compare_predicted_lengths_with_the_horizon_of_the_crops(study: Study) -> None:

@@ -123,3 +123,20 @@ def test_shares_add_up_and_a_plan_is_worth_its_steps(scripts) -> None:
     assert row["planning"] + row["simulation"] == pytest.approx(1)
     assert row["plans"] == pytest.approx(1.5)
     assert row["worth"] == pytest.approx((3 / 15) / (1 / 500))
+
+
+def test_shares_off_their_promise_are_counted_overall_and_by_band(monkeypatch, tmp_path) -> None:
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+    reliability = importlib.import_module("reliability")
+
+    def share(promised: float) -> dict[str, object]:
+        return {"promised_failure": promised, "failure": 0.1, "failure_interval": [0.08, 0.12]}
+
+    results = [
+        {"risk": 0.1, **share(0.1), "bands": {"near": share(0.05), "far": share(0.12)}},
+        {"risk": None, **share(0.9), "bands": {}},
+    ]
+    assert reliability.off(results) == (1, 3), "gamma promises nothing"
+    assert reliability.checked("maze2d-umaze", [], tmp_path) is None
+    path = reliability.reliability_overview({f"maze {n}": results for n in range(7)}, tmp_path / "all.png")
+    assert path.stat().st_size > 1000

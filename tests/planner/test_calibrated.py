@@ -111,12 +111,18 @@ def test_a_risk_that_cannot_be_kept_warns_and_gets_the_best_horizon(planner):
 
 def test_the_default_risk_is_as_safe_as_can_be_without_a_warning(planner):
     """The tables promise 0.02 at best: a planner whose default is 0.001 takes that, and says what it may expect."""
-    own = copy(planner)
+    own = planner.with_options(risk=0.001)
     own.calibration = replace(planner.calibration, default_risk=0.001)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        plan = own.plan(START, GOAL, risk=0.001)
+        plan = own.plan(START, GOAL)
     assert plan.length == planner.plan(START, GOAL, risk=0.02).length
+    with pytest.warns(CalibrationWarning, match="cannot be met"):
+        own.plan(START, GOAL, risk=0.001)  # the same, but asked for
+    with pytest.warns(CalibrationWarning, match="cannot be met"):
+        own.plan(START, GOAL, deadline=plan.length, risk=0.001)
+    with pytest.raises(DeadlineError, match=r"would be enough with probability 0\.980, the best known"):
+        own.plan(START, GOAL, deadline=plan.length - 20)
     assert own.horizon(START, GOAL, plan.length).probability == pytest.approx(0.98, abs=0.005)
 
 
@@ -199,6 +205,27 @@ def test_a_deadline_is_met_or_refused_with_the_steps_that_would_do(planner):
         planner.plan(START, GOAL, deadline=200, arrive="around")
     with pytest.raises(VhdError, match="whole number"):
         planner.plan(START, GOAL, deadline=0.5)
+    with pytest.raises(RequestError, match="needs a deadline"):
+        planner.plan(START, GOAL, arrive="at")
+
+
+def test_off_the_data_no_probability_is_promised_and_the_interval_is_wider(planner):
+    wall, free = [2.0, 2.0], GOAL
+    inside, off = (planner.horizon(START, goal, 100) for goal in (free, wall))
+    assert (inside.reachable, off.reachable) == (True, False)
+    assert inside.probability is not None
+    assert off.probability is None
+    assert np.ptp(off.interval) > np.ptp(inside.interval) + 10
+    with pytest.warns(CalibrationWarning, match="risk of 0.05 cannot be promised"):
+        planner.plan(START, wall, risk=0.05)
+    with pytest.warns(CalibrationWarning, match="cannot be promised"):
+        planner.plan(START, wall, deadline=400)
+    with pytest.raises(DeadlineError, match="probability of arriving is not known") as caught:
+        planner.plan(START, wall, deadline=20)
+    assert caught.value.probability is None
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        planner.plan(START, wall)  # no risk, no promise
 
 
 @pytest.mark.parametrize("T", [120, 300])

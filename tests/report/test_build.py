@@ -155,7 +155,8 @@ def test_uniform_instances_have_a_table_of_their_own(tmp_path: Path) -> None:
     write_report(tmp_path)
     own, rest = (tmp_path / "report.md").read_text().split("Uniform instances\n")
     uniform = rest.split("## ")[0]
-    assert "toy paper" in own
+    assert "| toy |" in own
+    assert "toy paper" not in own, "the paper has no such environment"
     assert "paper" not in uniform
     assert "VHD (RP)" in uniform
     seeds_section = rest.split("## Seeds")[1].split("## ")[0]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from fastapi.testclient import TestClient
-from web_toys import FREE, page_library
+from web_toys import FREE, SPEC, load_toy, page_library
 
 from vhdiffuser.web.app import create_app
-from vhdiffuser.web.library import Library
+from vhdiffuser.web.library import Entry, Library, Loaded, Missing
 
 AT_RISK = {0.2: 91, 0.05: 114, 0.02: 137}
 """Risk -> states: 1, 1.25 and 1.5 times the 91 of the straight line."""
@@ -27,6 +28,18 @@ def test_a_risk_sets_the_length(client, risk):
     reply = client.post("/api/plan", json={**FREE, "gamma": 1.4, "risk": risk}).json()
     assert reply["plan"]["length"] == pytest.approx(AT_RISK[risk], abs=1)
     assert reply["horizon"]["probability"] == pytest.approx(1 - risk, abs=0.02)
+
+
+def test_a_planner_with_a_risk_of_its_own_plans_with_it_unless_a_margin_is_asked_for():
+    def load() -> Loaded:
+        loaded = load_toy()
+        return replace(loaded, planner=loaded.planner.with_options(risk=0.05))
+
+    with TestClient(create_app(Library([Entry(SPEC.name, Missing, load)])), base_url="http://127.0.0.1") as client:
+        assert client.get(f"/api/environments/{SPEC.name}").json()["risk"] == 0.05
+        own, margin = (client.post("/api/plan", json={**FREE, **asked}).json()["plan"] for asked in ({}, {"gamma": 1}))
+    assert (own["length"], own["risk"]) == (pytest.approx(AT_RISK[0.05], abs=1), 0.05)
+    assert (margin["length"], margin["risk"]) == (pytest.approx(91, abs=1), None)
 
 
 @pytest.mark.parametrize(("risk", "within"), [(None, 114), (0.2, 91)])

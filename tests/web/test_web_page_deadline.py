@@ -31,6 +31,28 @@ def test_a_risk_replaces_the_margin(page):
     expect(page.locator("#risk")).to_have_value("0.05")
 
 
+def test_a_planner_with_a_risk_of_its_own_starts_with_it(page):
+    def risky(route) -> None:
+        route.fulfill(json={**route.fetch().json(), "risk": 0.02})
+
+    page.route("**/api/environments/maze2d-umaze", risky)
+    page.reload()
+    expect(page.locator("#length")).to_have_text("137")
+    expect(page.locator("#risk")).to_have_value("0.02")
+    expect(page.locator("#gamma")).to_be_disabled()
+    assert "risk" not in page.url
+    assert "gamma" not in page.url
+    page.locator("#risk").select_option("")
+    expect(page.locator("#length")).to_have_text("91")
+    link = page.url
+    assert "gamma=1" in link
+    page.goto("about:blank")
+    page.goto(link)
+    expect(page.locator("#length")).to_have_text("91")
+    expect(page.locator("#risk")).to_have_value("")
+    expect(page.locator("#gamma")).to_be_enabled()
+
+
 def test_too_early_a_deadline_says_in_place_what_would_do(page):
     page.locator("#deadline").fill("91")
     page.locator("#deadline").press("Enter")

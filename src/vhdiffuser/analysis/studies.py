@@ -145,7 +145,10 @@ def seeds(study: Study, training_seeds: Sequence[int], on_row: OnRow | None = No
 
 
 def curve(study: Study, runs: Sequence[str], on_row: OnRow | None = None) -> Comparison:
-    """Learning curves from snapshots of runs (`vhd train planner --snapshot-every`)."""
+    """Learning curves from snapshots of runs (`vhd train planner --snapshot-every`).
+
+    A run that began with another's weights continues its curve: its updates are counted on from there.
+    """
     table = CURVE.table(study.results)
     environment = study.environment
     for run in runs:
@@ -162,9 +165,10 @@ def curve(study: Study, runs: Sequence[str], on_row: OnRow | None = None) -> Com
             fixed = header.config["horizon"] is not None
             method = _method_of(study, header.config["horizon"]) + ("-paper" if recipe == "paper" else "")
             length = None if fixed else model(study, "length", recipe=recipe)
-            arm = Arm(f"{run}-{header.updates}", method, path, length)
+            updates = header.updates_in_all
+            arm = Arm(f"{run}-{updates}", method, path, length)
             for protocol, rows in run_arm(study, CURVE, arm, on_row).items():
-                key = {"environment": environment.name, "arm": run, "protocol": protocol, "updates": header.updates}
+                key = {"environment": environment.name, "arm": run, "protocol": protocol, "updates": updates}
                 table.put({**key, **outcome(rows), "minutes": header.notes.get("minutes")})
     return table
 

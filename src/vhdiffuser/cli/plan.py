@@ -176,6 +176,10 @@ class PlanCommand:
             raise VhdError(
                 "--deadline sets the length, and its plan is not executed: leave out --length and --execute."
             )
+        if self.risk is not None and self.gamma is not None:
+            raise VhdError("--risk and --gamma both set the length: give one of them.")
+        if self.arrive != "by" and self.deadline is None:
+            raise VhdError(f"--arrive {self.arrive} needs --deadline T, in control steps.")
         if self.after is not None and (self.then is None or self.after < 1):
             raise VhdError("--after needs --then, and at least 1 control step.")
 

@@ -146,7 +146,7 @@ class LengthPredictor:
             )
         quantiles = self._quantiles(starts, goals)
         spread = quantiles.max(axis=-1) - quantiles.min(axis=-1)
-        return quantiles[..., 0], (spread + 2 * self._steps_off_support(starts, goals)).astype(np.float32)
+        return quantiles[..., 0], (spread + 2 * self.steps_off_support(starts, goals)).astype(np.float32)
 
     def least_steps(self, starts: npt.ArrayLike, goals: npt.ArrayLike) -> FloatArray:
         """Steps that a plan needs at least, however short the network's distance; shapes as in `predict_steps`.
@@ -249,7 +249,7 @@ class LengthPredictor:
         assert self.landmarks is not None
         return self.landmarks.region(places)
 
-    def _steps_off_support(self, starts: npt.ArrayLike, goals: npt.ArrayLike) -> FloatArray:
+    def steps_off_support(self, starts: npt.ArrayLike, goals: npt.ArrayLike) -> FloatArray:
         """Steps between both ends and the data's support, at the data's speed; 0 if unknown."""
         if self.landmarks is None:
             return np.zeros(())

@@ -34,6 +34,8 @@ BEYOND = 1.5
 """A warning says that a risk cannot be kept if the least failure known is more than so many times it."""
 ROUNDS = 3
 """Number of plans made to arrive exactly at a step; each corrects the length of the previous one."""
+LEISURELY = 1.25
+"""From so many times the steps needed on, a robot follows a slowed plan without lagging."""
 Arrive = Literal["by", "at"]
 """Arrive before a deadline, or exactly at it."""
 
@@ -41,12 +43,12 @@ Arrive = Literal["by", "at"]
 class DeadlineError(RequestError):
     """The goal cannot be reached by the deadline with the accepted risk."""
 
-    def __init__(self, message: str, steps: int, probability: float) -> None:
+    def __init__(self, message: str, steps: int, probability: float | None) -> None:
         super().__init__(message)
         self.steps = steps
         """Number of control steps that would be enough."""
         self.probability = probability
-        """Probability of arriving by the deadline nevertheless."""
+        """Probability of arriving by the deadline nevertheless; None if start or goal lies off the data."""
 
 
 @dataclass(frozen=True)
@@ -58,9 +60,11 @@ class Horizon:
     shortest: float
     """Predicted steps of the shortest path."""
     probability: float | None
-    """Probability of arriving within `length` control steps; None without a calibration."""
+    """Probability of arriving within `length` control steps; None without a calibration, and if `reachable` is False:
+    nothing was executed there."""
     interval: tuple[float, float] | None
-    """10 % and 90 % quantiles of the steps to arrival, if it arrives; None without a calibration."""
+    """10 % and 90 % quantiles of the steps to arrival, if it arrives; None without a calibration. Off the data it is
+    wider, by the steps between there and the data on either side."""
     reachable: bool | None
     """Whether the data covers both ends and observed transitions connect them; None if unknown."""
 
@@ -92,6 +96,11 @@ def default_risk(planner: Planner, options: OptionChanges) -> float | None:
     if options.get("gamma") is not None or not belongs(planner, calibration):
         return None
     return calibration.default_risk if _options_of(calibration) == calibrated_options(planner) else None
+
+
+def asked(calibration: Calibration | None) -> Calibration | None:
+    """The calibration of a planner whose risk somebody asked for: a warning says where it cannot be kept."""
+    return None if calibration is None else replace(calibration, default_risk=None)
 
 
 def read_calibration(path: Path) -> Calibration | None:
@@ -169,11 +178,11 @@ def pairs_of_places(planner: Planner, starts: FloatArray, goals: FloatArray) -> 
 
 def risk_margins(planner: Planner, starts: FloatArray, goals: FloatArray, steps: FloatArray, risk: float) -> FloatArray:
     """(B,) multiples of the predicted length that keep the risk, or the safest; a warning counts the pairs for which
-    none does, unless it is the default risk, which nobody asked for: `horizon` has the probability."""
+    none does, unless nobody asked for this risk: `horizon` has the probability."""
     calibration = applicable(planner)
     expected = calibration.expected(steps, pairs_of_places(planner, starts, goals))
     margins, failure = calibration.margin(expected, risk)
-    if (beyond := int((failure > risk * BEYOND).sum())) and risk != calibration.default_risk:
+    if (beyond := int((failure > risk * BEYOND).sum())) and calibration.default_risk is None:
         warn(
             f"{planner.spec.name}: risk {risk:g} cannot be met for {beyond} of {len(margins)} pairs; they get "
             f"the best known horizon, at which up to {failure.max():.2g} do not arrive.",
@@ -187,16 +196,36 @@ def horizon(planner: Planner, start: npt.ArrayLike, goal: npt.ArrayLike, length:
     starts, goals = as_numbers("a start", start)[None], as_numbers("a goal", goal)[None]
     shortest = planner.predict_steps(starts, goals)
     L = int(planner.predict_lengths(starts, goals)[0]) if length is None else as_whole("length", length, least=2)
-    predictor, reachable = planner.length_predictor, None
-    if isinstance(predictor, LengthPredictor) and predictor.landmarks is not None:
-        reachable = bool(predictor.reachable(starts, goals)[0])
+    reachable = is_reachable(planner, starts, goals)
     if planner.calibration is None:
         return Horizon(L, float(shortest[0]), None, None, reachable)
     calibration = applicable(planner)
     expected = calibration.expected(shortest, pairs_of_places(planner, starts, goals))
-    low, high = calibration.interval(expected, [L])[0]
-    probability = float(calibration.probability(expected, [L])[0])
-    return Horizon(L, float(shortest[0]), probability, (float(low), float(high)), reachable)
+    low, high = (float(end) for end in calibration.interval(expected, [L])[0])
+    if reachable is False:
+        assert isinstance(planner.length_predictor, LengthPredictor)
+        off = float(planner.length_predictor.steps_off_support(starts, goals)[0])
+        return Horizon(L, float(shortest[0]), None, (max(low - off, 1.0), high + off), reachable)
+    return Horizon(L, float(shortest[0]), float(calibration.probability(expected, [L])[0]), (low, high), reachable)
+
+
+def is_reachable(planner: Planner, starts: FloatArray, goals: FloatArray) -> bool | None:
+    """Whether the data covers all starts (B, d) and goals and observed transitions connect them; None if unknown."""
+    predictor = planner.length_predictor
+    if not isinstance(predictor, LengthPredictor) or predictor.landmarks is None:
+        return None
+    return bool(predictor.reachable(starts, goals).all())
+
+
+def warn_off_data(planner: Planner, start: FloatArray, goal: FloatArray) -> None:
+    """Warn if the planner's risk means nothing for this pair, since start or goal lies off the data."""
+    if planner.options.risk is not None and is_reachable(planner, start[None], goal[None]) is False:
+        warn(
+            f"{planner.spec.name}: start or goal lies off the data, perhaps in a wall, or no observed moves connect "
+            f"them. The risk of {planner.options.risk:g} cannot be promised there: nothing was executed. "
+            "planner.length_predictor.support(places) says which end it is.",
+            CalibrationWarning,
+        )
 
 
 def known_horizon(planner: Planner, start: npt.ArrayLike, goal: npt.ArrayLike, length: int) -> Horizon | None:
@@ -217,17 +246,28 @@ def plan_until(
     planner = planner.with_options(risk=risk)
     needed = planner.horizon(start, goal)
     if needed.length > T:
-        chance = planner.horizon(start, goal, T).probability or 0.0
-        raise DeadlineError(
-            f"{planner.spec.name}: {T} control steps are too few: {needed.length} would be enough with risk "
-            f"{risk:g}. The probability of arriving by step {T} is {chance:.2f}: accept a risk above "
-            f"{1 - chance:.2f}, or allow more time.",
-            needed.length,
-            chance,
-        )
+        chance = planner.horizon(start, goal, T).probability
+        raise DeadlineError(_too_few(planner.spec.name, T, risk, needed, chance), needed.length, chance)
+    warn_off_data(planner, start, goal)
     if arrive == "by":
         return planner.plan(start, goal, needed.length, seed=seed, keep_denoising=keep_denoising)
     return _slowed(planner, start, goal, needed.length, T, seed, keep_denoising)
+
+
+def _too_few(name: str, T: int, risk: float, needed: Horizon, chance: float | None) -> str:
+    """Why a deadline is refused, and what to do."""
+    if chance is None or needed.probability is None:
+        return (
+            f"{name}: {T} control steps are too few: about {needed.length} would be needed. Start or goal lies off the "
+            "data, so the probability of arriving is not known. Allow more time, or move it to where there is data."
+        )
+    kept = 1 - needed.probability <= BEYOND * risk
+    promise = f"risk {risk:g}" if kept else f"probability {needed.probability:.3f}, the best known"
+    advice = f"{chance:.2f}: accept a risk above {1 - chance:.2f}, or allow" if chance >= 0.01 else "below 0.01: allow"
+    return (
+        f"{name}: {T} control steps are too few: {needed.length} would be enough with {promise}. The probability of "
+        f"arriving by step {T} is {advice} more time."
+    )
 
 
 def _slowed(
@@ -235,14 +275,16 @@ def _slowed(
 ) -> Plan:
     """The path of a plan of `length` states, slowed down to enter the goal region at control step T.
 
-    A controller aims one state ahead, so the robot is there one step before its plan.
+    A controller aims one state ahead, so the robot is there one step before its plan, unless the plan is so fast that
+    the robot lags by as much.
     """
-    total = T + 1
+    ahead = int(length * LEISURELY <= T)
+    total = T + ahead
     for _ in range(ROUNDS):  # from the second round on, with the states that the plan spends in the goal region
         slow = planner.with_options(stretch=max(planner.options.stretch * total / length, 1.0), wait=0)
         slow.lengths = (planner.lengths[0], max(planner.lengths[1], total))
         plan = slow.plan(start, goal, total, seed=seed, keep_denoising=keep_denoising)
-        total = T + 1 + plan.length - _entry(planner, plan)
+        total = T + ahead + plan.length - _entry(planner, plan)
     return plan
 
 

@@ -138,13 +138,17 @@ class Planner:
         if isinstance(name, str | Path) and is_onnx_folder(Path(name)):
             arguments, predictor = load_parts(Path(name))
             planner = cls(**arguments, length_predictor=predictor, outside=outside).with_options(**options)
-            return planner.with_options(risk=calibrated.default_risk(planner, options))
+            return planner._with_default_risk(options)
         path, length_path, route_path = pretrained.find_pretrained(name, source, local_files_only, revision)
         predictor = None if length_path is None else LengthPredictor.load(length_path, device, routes=route_path)
         planner = cls.load(path, predictor, outside=outside, device=device)
         check_config(path.parent, pretrained.headers_of(planner, planner._origin))
-        planner = planner.with_options(**options)
-        return planner.with_options(risk=calibrated.default_risk(planner, options))
+        return planner.with_options(**options)._with_default_risk(options)
+
+    def _with_default_risk(self, options: OptionChanges) -> Self:
+        other = self.with_options(risk=calibrated.default_risk(self, options))
+        other.calibration = self.calibration  # nobody asked for this risk
+        return other
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write `planner.safetensors`, `length.safetensors`, `route.safetensors` and `calibration.json` (if present),
@@ -182,6 +186,8 @@ class Planner:
         """
         other = copy(self)
         other.options = self.options.changed(**changes).checked_for(self.config)
+        if changes.get("risk") is not None:
+            other.calibration = calibrated.asked(self.calibration)
         return other
 
     def plan(
@@ -206,7 +212,8 @@ class Planner:
         With a calibration (`vhd calibrate`), `risk=0.05` uses the shortest length at which the system arrives with
         probability 0.95. `deadline` is the control step by which it must arrive, or with `arrive="at"` exactly at which
         it arrives, at that risk (default: the planner's, or 0.05 if it has none). If that is not possible, raises
-        `DeadlineError` with the number of steps needed.
+        `DeadlineError` with the number of steps needed. If start or goal lies off the data, warns that the risk cannot
+        be promised.
 
         `via` are waypoints (n, goal_dim) to pass through, in order. Each leg is planned separately, with its own
         predicted length (or its share of `length`), so the whole plan may exceed T_max. To track such a plan to its
@@ -227,7 +234,10 @@ class Planner:
                     "a deadline cannot be combined with a length, waypoints or regions to avoid: pass it alone."
                 )
             return calibrated.plan_until(planner, start, goal, deadline, arrive, seed, keep_denoising)
-
+        if arrive != "by":
+            raise RequestError(f"arrive={arrive!r} needs a deadline: pass deadline=T, in control steps, as well.")
+        if length is None:
+            calibrated.warn_off_data(planner, start, goal)
         if via is not None:
             return plan_via(planner, start, goal, via, length, avoid, seed, keep_denoising)
         lengths = None if length is None else [length]

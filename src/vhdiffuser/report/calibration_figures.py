@@ -46,11 +46,8 @@ def reliability_diagram(environment: str, results: Sequence[Mapping[str, Any]], 
     whole, bands = figure.subplots(1, 2, sharey=True)
     risks = [result for result in results if result["risk"] is not None]
     for axes, title in ((whole, f"{environment}: all instances"), (bands, "by predicted distance")):
-        as_promised = np.geomspace(0.002, 0.4, 100)  # the vertical axis is linear below 0.01, so that 0 can be shown
-        axes.plot(as_promised, as_promised, color="0.6", linewidth=1, label="as promised")
-        axes.set(title=title, xlabel="promised failure rate", xscale="log")
-        axes.set_yscale("symlog", linthresh=0.01)
-        axes.set_ylim(0, 0.5)
+        _diagonal(axes, title)
+        axes.set_xlabel("promised failure rate")
     whole.set_ylabel("realised failure rate, 95 % interval")
     _bars(whole, risks, "all instances", "C0")
     for number, name in enumerate(risks[0]["bands"] if risks else ()):
@@ -59,6 +56,34 @@ def reliability_diagram(environment: str, results: Sequence[Mapping[str, Any]], 
         axes.legend(loc="upper left", frameon=False)
     figure.savefig(path, format="png", dpi=150)
     return path
+
+
+def reliability_overview(results: Mapping[str, Sequence[Mapping[str, Any]]], path: Path) -> Path:
+    """Promised against realised failures of several environments, all instances, in a panel each."""
+    from matplotlib.figure import Figure
+
+    columns = min(len(results), 5)
+    figure = Figure(figsize=(2.4 * columns, 2.3 * -(-len(results) // columns)), layout="constrained")
+    panels = figure.subplots(-(-len(results) // columns), columns, sharex=True, sharey=True, squeeze=False).ravel()
+    for axes, (environment, found) in zip(panels, results.items(), strict=False):
+        _diagonal(axes, environment)
+        axes.title.set_fontsize(9)
+        _bars(axes, [result for result in found if result["risk"] is not None], "all instances", "C0")
+    for axes in panels[len(results) :]:
+        axes.set_axis_off()
+    figure.supxlabel("promised failure rate")
+    figure.supylabel("realised failure rate, 95 % interval")
+    figure.savefig(path, format="png", dpi=110)
+    return path
+
+
+def _diagonal(axes: Any, title: str) -> None:
+    """Axes from 0.2 to 50 %, with the line of kept promises; the vertical one is linear below 1 %, to show 0."""
+    as_promised = np.geomspace(0.002, 0.4, 100)
+    axes.plot(as_promised, as_promised, color="0.6", linewidth=1, label="as promised")
+    axes.set(title=title, xscale="log")
+    axes.set_yscale("symlog", linthresh=0.01)
+    axes.set_ylim(0, 0.5)
 
 
 def _bars(axes: Any, shares: Sequence[Mapping[str, Any]], label: str, colour: str, shift: float = 1.0) -> None:

@@ -87,12 +87,13 @@ def main_table(cells: Sequence[Cell]) -> tuple[Table, list[str]]:
     order = [*ENVIRONMENTS, *sorted({key[0] for key in ours} - set(ENVIRONMENTS))]
     environments = [name for name in order if any(key[0] == name for key in ours)]
     # Only the environment's own instances are comparable with the paper's.
-    beside = all(cell.key[3] == "reset" for cell in cells)
+    reset = all(cell.key[3] == "reset" for cell in cells)
+    beside = set(ENVIRONMENTS) if reset else set()
 
     head = ["Method", ""]
     for name in environments:
         label = ENVIRONMENTS.get(name, name)
-        head += [f"{label} ours", f"{label} paper"] if beside else [label]
+        head += [f"{label} ours", f"{label} paper"] if name in beside else [label]
     labels = METHOD_LABELS | {key[1]: key[1] for key in ours if key[1] not in METHOD_LABELS}
     rows = []
     for protocol, label in PROTOCOL_LABELS.items():
@@ -111,7 +112,7 @@ def main_table(cells: Sequence[Cell]) -> tuple[Table, list[str]]:
                 else:
                     rate.append("-")
                     steps.append("-")
-                if beside:
+                if name in beside:
                     theirs = TABLE_II.get((name, method.removesuffix("-paper"), protocol))
                     rate.append("-" if theirs is None else f"{theirs[0]:.1f}")
                     steps.append("-" if theirs is None else f"{theirs[1]:.2f}")

@@ -223,8 +223,6 @@ def _load(name: str, source: Source) -> Loaded:
             name,
         )
         planner.calibration = None
-    if (saved := planner.saved_options) is not None and saved.risk is None:
-        planner = planner.with_options(gamma=saved.gamma)  # a risk is a setting of the page, off at first
     return Loaded(
         environment=environment,
         env=env,

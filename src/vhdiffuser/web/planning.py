@@ -126,10 +126,13 @@ def _deadline(planner: Planner, instance: Instance, deadline: int, needed: int) 
     """Whether a plan of `needed` states, which meets the planner's risk, meets the deadline."""
     by_then = planner.horizon(instance.start, instance.goal, deadline).probability
     risk = planner.options.risk
-    assert by_then is not None, "a length for a given risk needs a calibration"
     assert risk is not None, "planner_of sets a risk"
     return DeadlineReply(
-        limit=deadline, kept=needed <= deadline, steps=needed, risk=risk, probability=round(by_then, 4)
+        limit=deadline,
+        kept=needed <= deadline,
+        steps=needed,
+        risk=risk,
+        probability=None if by_then is None else round(by_then, 4),
     )
 
 
@@ -215,6 +218,7 @@ def plan(loaded: Loaded, request: PlanRequest, instance: Instance) -> PlanReply:
         sampler=planner.options.sampler,
         steps=planner.options.steps,
         gamma=planner.options.gamma,
+        risk=planner.options.risk,
         seed=request.seed,
         seconds=round(seconds, 4),
     )

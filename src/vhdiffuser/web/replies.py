@@ -59,6 +59,9 @@ class SceneReply(Strict):
     L_min: int
     step_budget: int
     gamma: float
+    risk: float | None = Field(
+        description="Accepted probability of not arriving; null if lengths have the margin gamma."
+    )
     calibrated: bool = Field(description="Whether requests may set a risk or a deadline.")
     sampler: str
     samplers: list[str]
@@ -87,7 +90,9 @@ class DeadlineReply(Strict):
     )
     steps: int = Field(description="Control steps that such a plan needs.")
     risk: float = Field(description="The accepted risk.")
-    probability: float = Field(description="Probability of arriving by the deadline.")
+    probability: float | None = Field(
+        description="Probability of arriving by the deadline; null if start or goal lies off the data."
+    )
 
 
 class HorizonReply(Strict):
@@ -122,6 +127,9 @@ class PlanReply(Strict):
     sampler: str
     steps: int
     gamma: float
+    risk: float | None = Field(
+        description="Accepted probability of not arriving, which set the length instead of gamma."
+    )
     seed: int
     seconds: float
 

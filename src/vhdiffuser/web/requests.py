@@ -58,7 +58,9 @@ class PlanningRequest(Numbered):
 
     environment: str = Field(max_length=64, description="Name of the environment.")
     length: int | None = Field(None, ge=2, le=4096, description="Number of states in the plan; predicted if omitted.")
-    gamma: FiniteFloat | None = Field(None, gt=0, le=10, description="Factor on the predicted length.")
+    gamma: FiniteFloat | None = Field(
+        None, gt=0, le=10, description="Factor on the predicted length, instead of the scene's `risk`."
+    )
     risk: FiniteFloat | None = Field(
         None,
         gt=0,

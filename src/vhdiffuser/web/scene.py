@@ -54,6 +54,7 @@ def describe(loaded: Loaded, commands: tuple[str, ...]) -> SceneReply:
         L_min=spec.L_min,
         step_budget=loaded.environment.step_budget,
         gamma=planner.options.gamma,
+        risk=planner.options.risk,
         calibrated=planner.calibration is not None,
         sampler=planner.options.sampler,
         samplers=SAMPLERS.names(),

@@ -35,6 +35,7 @@ export function fillControls(scene, state, colours) {
   $("gamma").max = Math.max(2, Math.ceil(3 * Math.max(scene.gamma, state.gamma)) / 2); // 1.5 times the default
   $("gamma").value = state.gamma;
   $("gamma-value").textContent = Number(state.gamma).toFixed(2);
+  if (state.risk !== null && ![...$("risk").options].some(({ value }) => Number(value) === state.risk)) $("risk").add(new Option(`${100 * state.risk} %`, state.risk));
   $("risk").value = state.risk ?? "";
   $("risk").options[0].text = state.deadline === null ? "use the margin" : "5 % (default)";
   $("risk").disabled = !scene.calibrated;

@@ -9,8 +9,8 @@ export function save(blob, name) {
 }
 
 export function saveJson(plan) {
-  const { environment, length, state_names, goal, states, sampler, steps, gamma, seed } = plan;
-  const value = { environment, length, state_names, goal, states, sampler, steps, gamma, seed };
+  const { environment, length, state_names, goal, states, sampler, steps, gamma, risk, seed } = plan;
+  const value = { environment, length, state_names, goal, states, sampler, steps, gamma, risk, seed };
   save(new Blob([JSON.stringify(value)], { type: "application/json" }), `${environment}-plan.json`);
 }
 

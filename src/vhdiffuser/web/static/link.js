@@ -9,8 +9,9 @@ export function toHash(state, scene) {
   parts.set("env", state.environment);
   parts.set("start", state.start.join(","));
   parts.set("goal", state.goal.join(","));
-  if (state.gamma !== scene.gamma) parts.set("gamma", state.gamma);
-  if (state.risk !== null) parts.set("risk", state.risk);
+  const ownMargin = state.gamma !== scene.gamma || (state.risk === null && scene.risk !== null);
+  if (ownMargin) parts.set("gamma", state.gamma);
+  if (state.risk !== null && (ownMargin || state.risk !== scene.risk)) parts.set("risk", state.risk);
   if (state.deadline !== null) parts.set("deadline", state.deadline);
   if (state.deadline !== null && state.arrive === "at") parts.set("arrive", "at");
   if (state.sampler !== scene.sampler) parts.set("sampler", state.sampler);

@@ -20,7 +20,8 @@ export class Model {
   enter(scene, wanted) {
     const { state } = this;
     const fits = (place) => Array.isArray(place) && place.length === scene.goal_names.length;
-    Object.assign(state, { gamma: scene.gamma, risk: null, sampler: scene.sampler, steps: scene.steps }, wanted);
+    const risk = wanted.gamma === undefined ? scene.risk : null; // a margin alone replaces the risk
+    Object.assign(state, { gamma: scene.gamma, risk, sampler: scene.sampler, steps: scene.steps }, wanted);
     if (!scene.calibrated) state.risk = state.deadline = null;
     if (!scene.samplers.includes(state.sampler)) state.sampler = scene.sampler;
     state.start = fits(wanted.start) ? wanted.start : scene.start;

@@ -40,7 +40,7 @@ export class Results {
     $("deadline-note").hidden = !late;
     if (late) {
       const { limit, steps, risk, probability } = horizon.deadline;
-      $("deadline-note").textContent = `${limit} steps are too few: a risk of ${Math.round(100 * risk)} % needs ${steps}. The probability of arriving by step ${limit} is ${likely(probability)}.`;
+      $("deadline-note").textContent = `${limit} steps are too few: a risk of ${Math.round(100 * risk)} % needs ${steps}.${probability === null ? "" : ` The probability of arriving by step ${limit} is ${likely(probability)}.`}`;
     }
     this.shown = { scene, horizon };
   }
