@@ -9,8 +9,9 @@ import pytest
 from scipy.optimize import isotonic_regression
 
 from vhdiffuser.errors import DataError
-from vhdiffuser.length.calibration import Calibration, falling_then_rising, fit, refine
+from vhdiffuser.length.calibration import Calibration, falling_then_rising, fit
 from vhdiffuser.length.needed import Needed, covering, fit_needed, needed_lengths
+from vhdiffuser.length.refinement import refine
 
 MULTIPLES = np.array([0.6, 0.7, 0.8, 0.86, 0.91, 0.95, 0.99, 1.03, 1.07, 1.12, 1.18, 1.25, 1.4, 1.6, 2.0])
 
@@ -200,6 +201,31 @@ def test_promises_are_corrected_near_and_far(rng):
     assert far < 0.08
     mended = refine(calibration, *planned(rng, calibration, (0.2, 0.05, 0.01), slower=slower))
     assert shares(mended) == pytest.approx([0.1] * 3, abs=0.04)
+
+
+def test_promises_are_corrected_at_each_risk_near_and_far(rng, monkeypatch):
+    """A tenth of the near pairs stumbles, which matters at small risks only: no line in risk and distance says so."""
+    risks = (0.2, 0.1, 0.05, 0.01)
+
+    def slower(steps: np.ndarray) -> np.ndarray:
+        return np.where((rng.random(len(steps)) < 0.1) & (steps < 60), 1.25, 1.0)
+
+    def off(known: Calibration) -> float:
+        """Largest error of the shares of failures in the near and the far half, at risks of 0.1 and 0.05."""
+        expected, _, _, arrived = planned(rng, known, risks[1:3], 12000, slower=slower)
+        near = expected < 60
+        return max(abs((~row[part]).mean() / risk - 1) for row, risk in zip(arrived, risks[1:3], strict=True)
+                   for part in (near, ~near))  # fmt: skip
+
+    def mended(known: Calibration) -> Calibration:
+        for _ in range(2):
+            known = refine(known, *planned(rng, known, risks, 6000, slower=slower))
+        return known
+
+    calibration = calibrated(rng, 2000)
+    assert off(mended(calibration)) < 0.5
+    monkeypatch.setattr("vhdiffuser.length.refinement.LOCAL", 1e-3)
+    assert off(mended(calibration)) > 0.65, "without the local part"
 
 
 def test_the_interval_holds_at_every_risk(rng):

@@ -24,7 +24,8 @@ from vhdiffuser.envs.registry import get_environment
 from vhdiffuser.envs.success import goal_distance
 from vhdiffuser.errors import CalibrationWarning, UnknownNameError, VhdError
 from vhdiffuser.files import scratch_folder
-from vhdiffuser.length.calibration import FEWEST, Calibration, fit, refine
+from vhdiffuser.length.calibration import FEWEST, Calibration, fit
+from vhdiffuser.length.refinement import refine
 from vhdiffuser.normalizer import Normalizer
 from vhdiffuser.planner.calibrated import calibrated_options, pairs_of_places, planner_digests
 from vhdiffuser.planner.planner import Planner
@@ -39,7 +40,7 @@ MULTIPLES = (0.6, 0.7, 0.8, 0.86, 0.91, 0.95, 0.99, 1.03, 1.07, 1.12, 1.18, 1.25
 """Horizons tried, as multiples of the predicted length; times the planner's stretch."""
 SEED = 90
 """Seed of the calibration instances. It and the next are used for nothing else (docs/seeds.md)."""
-REFINED_AT = (0.2, 0.05, 0.01)
+REFINED_AT = (0.2, 0.1, 0.05, 0.01)
 """Risks at which a calibration is compared with executions of the next seed's instances, and corrected."""
 PASSES = 2
 """Number of such comparisons. The first may move horizons by much; the second is made at those that remain."""

@@ -5,8 +5,8 @@ instances that are used for nothing else, say two things. First, what length an 
 (`length/needed.py`): the *expected* length. Second, the share that does not arrive within a multiple of it, near each
 expected distance. `margin` inverts that: the smallest multiple whose share of failures is at most the accepted risk.
 
-Expected lengths of calibration instances come from fits without them; `refine` compares what the tables promise with
-executions of further instances and corrects them. The share in a window of w instances is corrected
+Expected lengths of calibration instances come from fits without them; `length/refinement.py` compares what the tables
+promise with executions of further instances and corrects them. The share in a window of w instances is corrected
 to (failures + 1) / (w + 1). For exchangeable instances and a share that falls with the horizon, the expected share of
 failures at the chosen multiple is then at most the risk (Angelopoulos et al., Conformal Risk Control, 2024). It need
 not fall for ever: plans that are far too long dither. So the share is fitted by a curve that falls to one minimum and
@@ -16,7 +16,7 @@ rises after it, and nothing beyond the minimum is chosen.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import erfc, sqrt
 from statistics import NormalDist
@@ -42,7 +42,7 @@ LOW, HIGH = 0.1, 0.9
 """Quantiles of the steps to arrival."""
 FEWEST = 40
 """Instances that a calibration needs: 10 in a window."""
-_WITHIN = (np.arange(10)[::-1] + 0.5) / 10
+WITHIN = (np.arange(10)[::-1] + 0.5) / 10
 """An arrival at step k happens between k - 1 and k: it counts as ten arrivals, so long before k."""
 _UNTRIED = 0.05
 """So far below the shortest horizon tried, in its log, an instance counts as failed."""
@@ -86,9 +86,9 @@ class Calibration:
             raise DataError(f"'default_risk' must be a probability between 0 and 1, got {self.default_risk}.")
 
     @cached_property
-    def _scores(self) -> FloatArray:
+    def scores(self) -> FloatArray:
         """(W, K) normal quantiles of the failures."""
-        return _normal(self.failure)
+        return normal_of(self.failure)
 
     def expected(self, steps: npt.ArrayLike, places: FloatArray) -> FloatArray:
         """(B,) predicted steps f, (B, 2 p) normalised starts and goals -> (B,) expected steps e."""
@@ -102,8 +102,8 @@ class Calibration:
 
         If no multiple meets it, the one with the lowest failure probability, which then exceeds the risk.
         """
-        curves = self._near(self._scores, steps)  # (B, K)
-        places, accepted = np.log(self.multiples), float(_normal(np.array(risk)))
+        curves = self._near(self.scores, steps)  # (B, K)
+        places, accepted = np.log(self.multiples), float(normal_of(np.array(risk)))
         best = curves.argmin(axis=1)
         multiples, scores = self.multiples[best].copy(), curves.min(axis=1)
         for row, curve in enumerate(curves):
@@ -117,14 +117,14 @@ class Calibration:
                 share = (accepted - curve[at - 1]) / (curve[at] - curve[at - 1])
                 multiples[row] = np.exp(places[at - 1] + share * (places[at] - places[at - 1]))
                 scores[row] = accepted
-        return multiples, _share(scores)
+        return multiples, share_of(scores)
 
     def probability(self, steps: npt.ArrayLike, lengths: npt.ArrayLike) -> FloatArray:
         """(B,) expected steps, (B,) horizons in states -> (B,) probability of arriving within the horizon.
 
         Outside the range of tried horizons, the nearest one applies.
         """
-        return 1 - _share(self._at(self._scores, steps, lengths))
+        return 1 - share_of(self.at(self.scores, steps, lengths))
 
     def interval(self, steps: npt.ArrayLike, lengths: npt.ArrayLike) -> FloatArray:
         """(B,) expected steps, (B,) horizons -> (B, 2): 10 and 90 % quantile of the time of arrival, if it does arrive.
@@ -132,14 +132,14 @@ class Calibration:
         In control steps. An arrival at step k happens between k - 1 and k, so quantiles need not be whole.
         """
         length = np.asarray(lengths, np.float64)
-        return np.stack([self._at(table, steps, lengths) * length for table in (self.low, self.high)], axis=-1)
+        return np.stack([self.at(table, steps, lengths) * length for table in (self.low, self.high)], axis=-1)
 
     def _near(self, table: FloatArray, steps: npt.ArrayLike) -> FloatArray:
         """(W, K) -> (B, K), interpolated linearly in log distance between windows."""
         wanted = np.log1p(np.atleast_1d(np.asarray(steps, np.float64)))
         return np.stack([np.interp(wanted, np.log1p(self.steps), column) for column in table.T], axis=-1)
 
-    def _at(self, table: FloatArray, steps: npt.ArrayLike, lengths: npt.ArrayLike) -> FloatArray:
+    def at(self, table: FloatArray, steps: npt.ArrayLike, lengths: npt.ArrayLike) -> FloatArray:
         """(W, K) -> (B,): linear in log multiple between two.
 
         Lengths are rounded up: L states are what multiples of (L - 1) / (e + 1) to L / (e + 1) give.
@@ -202,52 +202,6 @@ def fit(steps: FloatArray, places: FloatArray, lengths: IntArray, taken: IntArra
     return Calibration(middles[distinct], GRID, failure, low, high, needed=needed)
 
 
-def refine(
-    calibration: Calibration, expected: FloatArray, lengths: IntArray, taken: IntArray, arrived: BoolArray
-) -> Calibration:
-    """The calibration with its tables corrected by executions of n other instances, planned by it at R risks.
-
-    `expected` (n,) are their expected steps; `lengths`, `taken` and `arrived` are (R, n), one row per risk. Between the
-    horizons that `fit` saw, failures are interpolated, and where they fall steeply that is too cautious. Here each
-    horizon is the one that a risk chooses, so that promises can be compared with outcomes: a probit regression of
-    failures on the promised share's normal quantile z and on the log distance x, standardised, gives a + b z + c x,
-    with a, b and c drawn to 0, 1 and 0 (normal priors of deviation 0.3). Both ends of the interval are moved by what
-    leaves a tenth of a risk's arrivals beyond; between risks that is linear in z.
-    """
-    from scipy.optimize import minimize
-    from scipy.special import log_ndtr
-
-    z = np.stack([calibration._at(calibration._scores, expected, row) for row in lengths])  # (R, n)
-    far = np.log1p(expected)
-    middle, spread = far.mean(), max(float(far.std()), 1e-6)
-    x = (far - middle) / spread
-    sign = np.where(arrived, -1.0, 1.0)
-
-    def cost(abc: FloatArray) -> float:
-        a, b, c = abc
-        prior = (a**2 + (b - 1) ** 2 + c**2) / (2 * 0.3**2)
-        return float(-log_ndtr(sign * (a + b * z + c * x)).sum() + prior)
-
-    bounds = [(-1, 1), (0.5, 2), (-0.5, 0.5)]
-    a, b, c = minimize(cost, np.array([0.0, 1.0, 0.0]), method="L-BFGS-B", bounds=bounds).x
-    rows = np.clip((np.log1p(calibration.steps) - middle) / spread, x.min(), x.max())  # (W,)
-    failure = _share(a + b * calibration._scores + c * rows[:, None])
-    some = arrived.any(axis=1)
-    if not some.any():
-        return replace(calibration, failure=failure)
-    levels = np.median(z, axis=1)[some]
-    order = np.argsort(levels, kind="stable")
-    ends = []
-    for table, share in ((calibration.low, LOW), (calibration.high, HIGH)):
-        shifts = []
-        for row in np.flatnonzero(some)[order]:
-            times = (taken[row, :, None] - _WITHIN) / lengths[row, :, None]  # (n, 10)
-            off = times - calibration._at(table, expected, lengths[row])[:, None]
-            shifts.append(np.quantile(off[arrived[row]], share))
-        ends.append(np.clip(table + np.interp(calibration._scores, levels[order], shifts), 0.0, 1.0))
-    return replace(calibration, failure=failure, low=ends[0], high=ends[1])
-
-
 def _at_multiples(
     tried: FloatArray, lengths: IntArray, taken: IntArray, arrived: BoolArray
 ) -> tuple[BoolArray, FloatArray, FloatArray]:
@@ -259,9 +213,9 @@ def _at_multiples(
     """
     n, K = tried.shape
     rows, last = np.arange(n), max(K - 1, 1)
-    shares = (taken[..., None] - _WITHIN) / lengths[..., None]  # (n, K, 10)
+    shares = (taken[..., None] - WITHIN) / lengths[..., None]  # (n, K, 10)
     failed, weights = np.empty((n, len(GRID)), bool), np.empty((n, len(GRID)))
-    times = np.empty((n, len(GRID), len(_WITHIN)))
+    times = np.empty((n, len(GRID), len(WITHIN)))
     least = np.where(lengths[:, 0] > lengths.min(), tried[:, 0] - _UNTRIED, -np.inf)
     for g, place in enumerate(np.log(GRID)):
         above = np.minimum(np.clip((tried < place).sum(axis=1), 1, last), K - 1)
@@ -278,11 +232,11 @@ def _at_multiples(
 
 def falling_then_rising(means: FloatArray) -> FloatArray:
     """(K,) shares of failures -> (K,): the least-squares curve that falls to one minimum and rises after it."""
-    fits = [np.concatenate([-_increasing(-means[: k + 1]), _increasing(means[k + 1 :])]) for k in range(len(means))]
+    fits = [np.concatenate([-increasing(-means[: k + 1]), increasing(means[k + 1 :])]) for k in range(len(means))]
     return fits[int(np.argmin([((fit - means) ** 2).sum() for fit in fits]))]
 
 
-def _increasing(values: FloatArray) -> FloatArray:
+def increasing(values: FloatArray) -> FloatArray:
     """Isotonic regression of (n,) values: pools adjacent violators."""
     blocks: list[tuple[float, int]] = []
     for value in values.tolist():
@@ -303,12 +257,12 @@ def _quantiles(times: FloatArray, weights: FloatArray) -> FloatArray:
     return np.clip(np.interp([LOW, HIGH], ranks / counts.sum(), values[order]), 0.0, 1.0)
 
 
-def _normal(share: FloatArray) -> FloatArray:
+def normal_of(share: FloatArray) -> FloatArray:
     """Normal quantile of a failure fraction: linear in the log horizon if the required horizon is lognormal."""
     quantile = NormalDist().inv_cdf  # scipy's would take longer to import than a plan takes
     return np.reshape([quantile(value) for value in np.clip(share, 1e-6, 1 - 1e-3).ravel().tolist()], np.shape(share))
 
 
-def _share(scores: FloatArray) -> FloatArray:
+def share_of(scores: FloatArray) -> FloatArray:
     """Inverse of `_normal`."""
     return np.reshape([erfc(-value / sqrt(2)) / 2 for value in scores.ravel().tolist()], scores.shape)
