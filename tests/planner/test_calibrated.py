@@ -209,6 +209,38 @@ def test_a_deadline_is_met_or_refused_with_the_steps_that_would_do(planner):
         planner.plan(START, GOAL, arrive="at")
 
 
+def test_a_deadline_shorter_than_every_plan_is_refused_without_a_probability(planner):
+    least = planner.lengths[0]
+    with pytest.raises(DeadlineError, match=f"plans have at least {least} states") as caught:
+        planner.plan(START, np.array(START[:2]) + 0.05, deadline=least - 1, risk=0.5)
+    assert caught.value.probability is None
+    assert caught.value.steps >= least
+
+
+def test_a_robot_that_has_arrived_cannot_arrive_at_a_later_step(planner):
+    with pytest.raises(RequestError, match="start lies in the goal region"):
+        planner.plan(START, START[:2], deadline=200, arrive="at")
+    assert planner.plan(START, START[:2], deadline=200).length <= 200
+
+
+def test_every_other_planning_option_is_noticed(planner):
+    with pytest.warns(CalibrationWarning, match=r"retime None there, 1\.3 here"):
+        planner.with_options(retime=1.3).horizon(START, GOAL)
+
+
+@pytest.mark.parametrize(("start", "goal"), [([START, START], GOAL), (START, [np.nan, 1.0]), (START, [1.0])])
+def test_horizon_and_plan_name_the_wrong_end(planner, start, goal):
+    for ask in (planner.horizon, planner.plan, lambda *pair: planner.plan(*pair, risk=0.05)):
+        with pytest.raises(VhdError, match="start needs|goal needs|goal 0"):
+            ask(start, goal)
+
+
+def test_an_end_outside_the_range_of_the_data_is_off_it(planner):
+    far = planner.normalizer.high[:2] + 0.5
+    assert planner.horizon(START, far).reachable is False
+    assert planner.horizon(START, far).probability is None
+
+
 def test_off_the_data_no_probability_is_promised_and_the_interval_is_wider(planner):
     wall, free = [2.0, 2.0], GOAL
     inside, off = (planner.horizon(START, goal, 100) for goal in (free, wall))
@@ -226,6 +258,9 @@ def test_off_the_data_no_probability_is_promised_and_the_interval_is_wider(plann
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         planner.plan(START, wall)  # no risk, no promise
+        default = planner.with_options(risk=0.05)
+        default.calibration = replace(planner.calibration, default_risk=0.05)
+        default.plan(START, wall)  # nobody asked for this one
 
 
 @pytest.mark.parametrize("T", [120, 300])

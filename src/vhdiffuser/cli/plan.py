@@ -158,7 +158,7 @@ class PlanCommand:
         if known is not None and known.probability is not None and known.interval is not None:
             low, high = known.interval
             out.print(
-                f"arrives with probability {known.probability:.2f}, most likely after {low:.0f} to {high:.0f} steps"
+                f"arrives with probability {known.probability:.2f}; 80 % of arrivals at step {low:.0f} to {high:.0f}"
             )
         for rollout in rollouts:
             lengths = ", ".join(str(made.length) for _, made in rollout.plans)

@@ -16,10 +16,10 @@ from vhdiffuser.envs.success import goal_distance
 from vhdiffuser.errors import CalibrationWarning, DataError, UnknownNameError, VhdError, warn
 from vhdiffuser.length.calibration import Calibration
 from vhdiffuser.length.predictor import LengthPredictor
-from vhdiffuser.planner.requests import RequestError
+from vhdiffuser.planner.requests import EDGE, RequestError, checked_goals, checked_starts
 from vhdiffuser.runtime.network import Network, weights_digest
 from vhdiffuser.trajectories import Plan
-from vhdiffuser.types import FloatArray
+from vhdiffuser.types import BoolArray, FloatArray
 from vhdiffuser.weights.sealed import read_sealed, write_sealed
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class DeadlineError(RequestError):
         self.steps = steps
         """Number of control steps that would be enough."""
         self.probability = probability
-        """Probability of arriving by the deadline nevertheless; None if start or goal lies off the data."""
+        """Probability of arriving by the deadline nevertheless; None if it is unknown, as off the data."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Horizon:
     length: int
     """Number of states in the plan, and the maximum number of control steps to execute it."""
     shortest: float
-    """Predicted steps of the shortest path."""
+    """Predicted steps of the shortest path, at the data's pace; a robot may be faster."""
     probability: float | None
     """Probability of arriving within `length` control steps; None without a calibration, and if `reachable` is False:
     nothing was executed there."""
@@ -158,8 +158,8 @@ def applicable(planner: Planner) -> Calibration:
     if not belongs(planner, calibration):
         raise DataError(f"{name}: the calibration belongs to other weights. Run `vhd calibrate {name}` again.")
     made, options = _options_of(calibration), calibrated_options(planner)
-    if differ := [key for key, value in options.items() if key in made and made[key] != value]:
-        details = ", ".join(f"{key} {made[key]} there, {options[key]} here" for key in differ)
+    if differ := [key for key in PlanningOptions().to_json() if made.get(key) != options.get(key)]:
+        details = ", ".join(f"{key} {made.get(key)} there, {options.get(key)} here" for key in differ)
         warn(
             f"{name}: calibrated with other planning options ({details}), so its guarantee may not hold. "
             "Calibrate again with these options.",
@@ -193,7 +193,8 @@ def risk_margins(planner: Planner, starts: FloatArray, goals: FloatArray, steps:
 
 def horizon(planner: Planner, start: npt.ArrayLike, goal: npt.ArrayLike, length: int | None) -> Horizon:
     """`Planner.horizon`."""
-    starts, goals = as_numbers("a start", start)[None], as_numbers("a goal", goal)[None]
+    starts, goals = checked_starts(planner.spec, as_numbers("a start", start)[None]), as_numbers("a goal", goal)[None]
+    checked_goals(planner.spec, goals, "goal", 1)
     shortest = planner.predict_steps(starts, goals)
     L = int(planner.predict_lengths(starts, goals)[0]) if length is None else as_whole("length", length, least=2)
     reachable = is_reachable(planner, starts, goals)
@@ -203,14 +204,16 @@ def horizon(planner: Planner, start: npt.ArrayLike, goal: npt.ArrayLike, length:
     expected = calibration.expected(shortest, pairs_of_places(planner, starts, goals))
     low, high = (float(end) for end in calibration.interval(expected, [L])[0])
     if reachable is False:
-        assert isinstance(planner.length_predictor, LengthPredictor)
-        off = float(planner.length_predictor.steps_off_support(starts, goals)[0])
+        predictor = planner.length_predictor
+        off = float(predictor.steps_off_support(starts, goals).max()) if isinstance(predictor, LengthPredictor) else 0.0
         return Horizon(L, float(shortest[0]), None, (max(low - off, 1.0), high + off), reachable)
     return Horizon(L, float(shortest[0]), float(calibration.probability(expected, [L])[0]), (low, high), reachable)
 
 
 def is_reachable(planner: Planner, starts: FloatArray, goals: FloatArray) -> bool | None:
     """Whether the data covers all starts (B, d) and goals and observed transitions connect them; None if unknown."""
+    if (np.abs(pairs_of_places(planner, starts, goals)) > 1 + EDGE).any():
+        return False
     predictor = planner.length_predictor
     if not isinstance(predictor, LengthPredictor) or predictor.landmarks is None:
         return None
@@ -218,11 +221,14 @@ def is_reachable(planner: Planner, starts: FloatArray, goals: FloatArray) -> boo
 
 
 def warn_off_data(planner: Planner, start: FloatArray, goal: FloatArray) -> None:
-    """Warn if the planner's risk means nothing for this pair, since start or goal lies off the data."""
-    if planner.options.risk is not None and is_reachable(planner, start[None], goal[None]) is False:
+    """Warn if the risk that somebody asked for means nothing for this pair, since start or goal lies off the data."""
+    risk, calibration = planner.options.risk, planner.calibration
+    if risk is None or calibration is None or calibration.default_risk is not None:
+        return
+    if is_reachable(planner, start[None], goal[None]) is False:
         warn(
             f"{planner.spec.name}: start or goal lies off the data, perhaps in a wall, or no observed moves connect "
-            f"them. The risk of {planner.options.risk:g} cannot be promised there: nothing was executed. "
+            f"them. The risk of {risk:g} cannot be promised there: nothing was executed. "
             "planner.length_predictor.support(places) says which end it is.",
             CalibrationWarning,
         )
@@ -245,12 +251,24 @@ def plan_until(
     risk = DEADLINE_RISK if planner.options.risk is None else planner.options.risk
     planner = planner.with_options(risk=risk)
     needed = planner.horizon(start, goal)
+    if planner.lengths[0] > T:
+        raise DeadlineError(
+            f"{planner.spec.name}: {T} control steps are too few: plans have at least {planner.lengths[0]} states, so "
+            f"nothing is known of earlier arrivals. {needed.length} steps would be enough.",
+            needed.length,
+            None,
+        )
     if needed.length > T:
         chance = planner.horizon(start, goal, T).probability
         raise DeadlineError(_too_few(planner.spec.name, T, risk, needed, chance), needed.length, chance)
     warn_off_data(planner, start, goal)
     if arrive == "by":
         return planner.plan(start, goal, needed.length, seed=seed, keep_denoising=keep_denoising)
+    if _inside(planner, start[None], goal)[0]:
+        raise RequestError(
+            f"{planner.spec.name}: the start lies in the goal region, so the robot has arrived before step {T}. Choose "
+            'another goal, or arrive="by".'
+        )
     return _slowed(planner, start, goal, needed.length, T, seed, keep_denoising)
 
 
@@ -290,6 +308,11 @@ def _slowed(
 
 def _entry(planner: Planner, plan: Plan) -> int:
     """Index of a plan's first state in the goal region."""
-    goals = np.broadcast_to(plan.goal, (plan.length, len(plan.goal)))
-    inside = goal_distance(planner.spec, planner.normalizer.scale, plan.states, goals) <= planner.spec.epsilon
-    return int(inside.argmax())
+    return int(_inside(planner, plan.states, plan.goal).argmax())
+
+
+def _inside(planner: Planner, states: FloatArray, goal: FloatArray) -> BoolArray:
+    """(n, d) states -> (n,) whether each lies in the region of one goal, (goal_dim,) or (d,)."""
+    place = goal if len(goal) == planner.spec.goal_dim else planner.spec.goal_of(goal)
+    goals = np.broadcast_to(place, (len(states), len(place)))
+    return goal_distance(planner.spec, planner.normalizer.scale, states, goals) <= planner.spec.epsilon

@@ -212,8 +212,8 @@ class Planner:
         With a calibration (`vhd calibrate`), `risk=0.05` uses the shortest length at which the system arrives with
         probability 0.95. `deadline` is the control step by which it must arrive, or with `arrive="at"` exactly at which
         it arrives, at that risk (default: the planner's, or 0.05 if it has none). If that is not possible, raises
-        `DeadlineError` with the number of steps needed. If start or goal lies off the data, warns that the risk cannot
-        be promised.
+        `DeadlineError` with the number of steps needed. Warns if start or goal lies off the data, where the risk that
+        was asked for cannot be promised.
 
         `via` are waypoints (n, goal_dim) to pass through, in order. Each leg is planned separately, with its own
         predicted length (or its share of `length`), so the whole plan may exceed T_max. To track such a plan to its
@@ -227,6 +227,8 @@ class Planner:
         """
         planner = self if risk is None else self.with_options(risk=risk)
         start, goal = as_numbers("a start", start), as_numbers("a goal", goal)
+        checked_starts(self.spec, start[None])
+        checked_goals(self.spec, goal[None], self.config.clamp, 1)
         seed = as_seed(seed)
         if deadline is not None:
             if length is not None or via is not None or avoid is not None:

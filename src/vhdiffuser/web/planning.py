@@ -124,7 +124,8 @@ def horizon(loaded: Loaded, request: PlanRequest, instance: Instance) -> Horizon
 
 def _deadline(planner: Planner, instance: Instance, deadline: int, needed: int) -> DeadlineReply:
     """Whether a plan of `needed` states, which meets the planner's risk, meets the deadline."""
-    by_then = planner.horizon(instance.start, instance.goal, deadline).probability
+    known = deadline >= planner.lengths[0]  # nothing was executed with shorter plans
+    by_then = planner.horizon(instance.start, instance.goal, deadline).probability if known else None
     risk = planner.options.risk
     assert risk is not None, "planner_of sets a risk"
     return DeadlineReply(

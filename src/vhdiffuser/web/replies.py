@@ -91,7 +91,7 @@ class DeadlineReply(Strict):
     steps: int = Field(description="Control steps that such a plan needs.")
     risk: float = Field(description="The accepted risk.")
     probability: float | None = Field(
-        description="Probability of arriving by the deadline; null if start or goal lies off the data."
+        description="Probability of arriving by the deadline; null if unknown, as off the data."
     )
 
 

@@ -97,8 +97,8 @@ class PlanRequest(PairRequest):
         None,
         ge=2,
         le=100_000,
-        description="Control step by which to arrive with the accepted risk (default 0.05), at most the scene's "
-        "`step_budget`. Replaces length, boxes and added walls. Only if the scene is `calibrated`.",
+        description="Control step by which to arrive with the accepted risk (default: the scene's, or 0.05), at most "
+        "the scene's `step_budget`. Replaces length, boxes and added walls. Only if the scene is `calibrated`.",
     )
     arrive: Arrive = Field("by", description="Arrive by the deadline, or exactly at it.")
 
