@@ -204,20 +204,19 @@ def horizon(planner: Planner, start: npt.ArrayLike, goal: npt.ArrayLike, length:
     expected = calibration.expected(shortest, pairs_of_places(planner, starts, goals))
     low, high = (float(end) for end in calibration.interval(expected, [L])[0])
     if reachable is False:
-        predictor = planner.length_predictor
-        off = float(predictor.steps_off_support(starts, goals).max()) if isinstance(predictor, LengthPredictor) else 0.0
+        assert isinstance(planner.length_predictor, LengthPredictor)
+        off = float(planner.length_predictor.steps_off_support(starts, goals)[0])
         return Horizon(L, float(shortest[0]), None, (max(low - off, 1.0), high + off), reachable)
     return Horizon(L, float(shortest[0]), float(calibration.probability(expected, [L])[0]), (low, high), reachable)
 
 
 def is_reachable(planner: Planner, starts: FloatArray, goals: FloatArray) -> bool | None:
     """Whether the data covers all starts (B, d) and goals and observed transitions connect them; None if unknown."""
-    if (np.abs(pairs_of_places(planner, starts, goals)) > 1 + EDGE).any():
-        return False
     predictor = planner.length_predictor
     if not isinstance(predictor, LengthPredictor) or predictor.landmarks is None:
         return None
-    return bool(predictor.reachable(starts, goals).all())
+    within = np.abs(pairs_of_places(planner, starts, goals)) <= 1 + EDGE  # the range of the data
+    return bool(within.all() and predictor.reachable(starts, goals).all())
 
 
 def warn_off_data(planner: Planner, start: FloatArray, goal: FloatArray) -> None:
