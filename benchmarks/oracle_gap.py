@@ -152,7 +152,7 @@ class Setting:
     grid: list[list[int]]
     """Lengths that each pair is tried at."""
     own: dict[str, list[int]]
-    """The planner's own lengths: at each risk, and at its gamma."""
+    """The planner's own lengths: at each risk, and at the gamma saved with it."""
     meta: dict[str, Any]
     """What executions depend on."""
 
@@ -169,7 +169,8 @@ class Setting:
         tried = [planner.with_options(gamma=multiple).predict_lengths(starts, goals) for multiple in MULTIPLES]
         grid = [sorted(set(row)) for row in np.stack(tried, axis=1).tolist()]
         chosen = {f"risk {risk:g}": planner.with_options(risk=risk) for risk in RISKS}
-        chosen[f"gamma {planner.options.gamma:g}"] = planner.with_options(gamma=planner.options.gamma)
+        gamma = (planner.saved_options or planner.options).gamma
+        chosen[f"gamma {gamma:g}"] = planner.with_options(gamma=gamma)
         own = {name: each.predict_lengths(starts, goals).tolist() for name, each in chosen.items()}
         meta = {
             "environment": environment.name,

@@ -21,6 +21,7 @@ from oracle_gap import RISKS, Outcomes, Setting
 from scipy.optimize import minimize
 from scipy.special import log_ndtr
 
+from vhdiffuser.length.pairs import Pairs
 from vhdiffuser.planner.calibrated import applicable, pairs_of_places
 from vhdiffuser.types import FloatArray
 
@@ -71,7 +72,8 @@ def main() -> None:
     outcomes = Outcomes.load(options.out / f"{options.env}.npz", setting.meta)
     planner, grid = setting.planner, setting.grid
     steps = planner.predict_steps(setting.starts, setting.goals)
-    expected = applicable(planner).expected(steps, pairs_of_places(planner, setting.starts, setting.goals)) + 1
+    places = pairs_of_places(planner, setting.starts, setting.goals)
+    expected = Pairs.of(applicable(planner), steps, places).expected + 1
     off, scales = [], []
     for pair, lengths in enumerate(grid):
         counts = np.array([(length, *outcomes.cost(pair, length)[1:]) for length in lengths], float)

@@ -55,7 +55,7 @@ from vhdiffuser.files import sha256
 from vhdiffuser.length.network import steps_between as load_steps_between
 from vhdiffuser.length.predictor import LengthPredictor
 from vhdiffuser.planner.planner import Planner
-from vhdiffuser.recipes.recipe import get_recipe
+from vhdiffuser.recipes.recipe import PAPER_GAMMA, get_recipe
 from vhdiffuser.report.comparison import Column, Comparison
 from vhdiffuser.results.summary import bootstrap_interval, wilson_interval
 from vhdiffuser.trajectories import Plan
@@ -261,7 +261,7 @@ def evaluate_state(table: Comparison, name: str, evaluator: Evaluator, options: 
         "updates": header.updates,
         "minutes": header.notes["minutes"],
     }
-    for gamma in options.gamma or (planner.options.gamma,):
+    for gamma in options.gamma or (PAPER_GAMMA,):
         with_margin = partial(planner.with_options, gamma=gamma, wait=0)  # a straight line does not wait either
         put_rows(table, evaluator, {**which, "gamma": gamma}, about, with_margin)
 
@@ -270,7 +270,7 @@ def evaluate_straight_line(table: Comparison, evaluator: Evaluator, gammas: Sequ
     """Rows for no planner."""
     which = {"state": STRAIGHT, "smoothing": None, "model": ""}
     about = {"dimensions": evaluator.spec.state_dim}
-    for gamma in gammas or (get_recipe(environment_of(evaluator.spec)).planning.gamma,):
+    for gamma in gammas or (PAPER_GAMMA,):
         put_rows(table, evaluator, {**which, "gamma": gamma}, about, partial(StraightLine, evaluator.predictor, gamma))
 
 
@@ -301,7 +301,7 @@ def main() -> None:
     parser.add_argument("--updates", type=int, default=8000, help="updates of every planner (default 8000)")
     parser.add_argument("--n", type=int, default=128, help="instances")
     parser.add_argument("--seed", type=int, default=5, help="of the instances and plans; not the benchmark's")
-    parser.add_argument("--gamma", type=float, nargs="+", help="margins to evaluate at (default: the recipe's)")
+    parser.add_argument("--gamma", type=float, nargs="+", help="margins to evaluate at (default: 1.3)")
     parser.add_argument("--smoothing", type=float, help="of the plans, in control steps (default: the recipe's)")
     parser.add_argument("--out", type=Path, help="JSON; a .md is beside it (default: results/planning-states-ENV.json)")
     run_comparison(compare, parser)

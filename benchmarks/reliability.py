@@ -9,10 +9,12 @@ intervals. Nothing is executed: an environment without rows of its shipped calib
 from __future__ import annotations
 
 import argparse
+import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from vhdiffuser.benchmark.calibrate import DISTRIBUTIONS
 from vhdiffuser.benchmark.calibration_check import RISKS, check_calibration
 from vhdiffuser.benchmark.methods import load_method
 from vhdiffuser.control.base import default_controller
@@ -24,16 +26,17 @@ from vhdiffuser.results.rows import ResultFile, read_folder
 from vhdiffuser.weights.places import shipped_environments
 
 
-def checked(name: str, files: Sequence[ResultFile], rows: Path) -> list[dict[str, Any]] | None:
-    """The check of a shipped calibration; None unless it was made on one seed."""
-    found = {(item.config["seed"], len(item.rows)) for item in files if item.config["environment"] == name}
+def checked(name: str, drawn: str, files: Sequence[ResultFile], rows: Path) -> list[dict[str, Any]] | None:
+    """The check of a shipped calibration on instances of a distribution; None unless it was made on one seed."""
+    own = [item for item in files if (item.config["environment"], item.distribution) == (name, drawn)]
+    found = {(item.config["seed"], len(item.rows)) for item in own}
     if len(found) != 1:
         return None
     ((seed, n),) = found
     environment, choice = get_environment(name), load_method("vhd", name, "shipped")
     assert isinstance(choice.planner, Planner)
     return check_calibration(
-        choice.planner, environment, rows, n, seed, models=choice.models,
+        choice.planner, environment, rows, n, seed, distribution=drawn, models=choice.models,
         controller=default_controller(environment.spec, "shipped"),
     )  # fmt: skip
 
@@ -51,14 +54,15 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("out/calibration-all.png"), help="figure to write")
     given = parser.parse_args()
     results, files = {}, read_folder(given.rows)
-    for name in shipped_environments():
-        found = checked(name, files, given.rows)
+    for name, drawn in itertools.product(shipped_environments(), DISTRIBUTIONS):
+        found = checked(name, drawn, files, given.rows)
+        title = name if drawn == "reset" else f"{name}, {drawn}"
         if found is None:
-            print(f"{name}: no rows, or rows of several seeds")
+            print(f"{title}: no rows, or rows of several seeds")
             continue
-        results[name] = found
+        results[title] = found
         missed, shares = off(found)
-        print(f"{name}: {missed} of {shares} shares off at risks {', '.join(map(str, RISKS))}")
+        print(f"{title}: {missed} of {shares} shares off at risks {', '.join(map(str, RISKS))}")
     given.out.parent.mkdir(parents=True, exist_ok=True)
     with atomic_path(given.out) as temporary:
         reliability_overview(results, temporary)

@@ -1,4 +1,4 @@
-// A plan from ONNX models in C++: the same plan as Python's, from the folder that `vhd export onnx ENV --piece 0` writes.
+// A plan from ONNX models in C++: the same plan as Python's, from the folder that `vhd export onnx ENV --piece 0 --gamma 1.25` writes.
 //
 //   g++ -std=c++17 -O2 examples/plan.cpp -I ONNXRUNTIME/include -L ONNXRUNTIME/lib -lonnxruntime -o plan
 //   ./plan out/onnx/maze2d-umaze 1 1 0 0  3 1  --seed 7 > plan.csv

@@ -16,8 +16,9 @@ instance = env.sample_instance(np.random.default_rng(7))  # or your own start an
 
 steps = planner.predict_steps(instance.start, instance.goal)
 plan = planner.plan(instance.start, instance.goal)
-gamma = planner.options.gamma
-print(f"{planner.spec.name}: {steps:.0f} steps predicted, a plan of {plan.length} states (gamma {gamma:g})")
+chance = planner.horizon(instance.start, instance.goal, plan.length).probability  # None without a calibration
+said = "" if chance is None else f", arrives with probability {chance:.2f}"
+print(f"{planner.spec.name}: {steps:.0f} steps predicted, a plan of {plan.length} states{said}")
 
 for protocol, name in (("ss", "single-shot"), ("rp", "replan-on-deviation")):
     rollout = vhdiffuser.execute(planner, instance.start, instance.goal, protocol)

@@ -36,7 +36,7 @@ class Stop(Exception):
 
 def stop_at(count: int):
     def on_done(done: int, total: int) -> None:
-        assert total == 40 * (len(MULTIPLES) + PASSES * len(REFINED_AT))
+        assert total == 2 * 40 * (len(MULTIPLES) + PASSES * len(REFINED_AT)), "two distributions"
         if done == count:
             raise Stop
 
@@ -52,8 +52,17 @@ def test_it_counts_arrivals_and_goes_on_where_it_stopped(planner, tmp_path: Path
     assert whole.made["models"] == planner_digests(planner)
     assert (whole.made["n"], whole.made["protocol"]) == (40, "ss")
 
+    alone = calibrate(planner, n=40, multiples=MULTIPLES, folder=tmp_path, distributions=("reset",))
+    assert alone.elsewhere is None
+    own = copy(planner)
+    own.calibration = alone
+    added = calibrate(own, n=40, multiples=MULTIPLES, folder=tmp_path, distributions=("uniform",))
+    assert json.dumps(added.to_json()) == json.dumps(whole.to_json()), "one after the other is the same"
+    assert whole.elsewhere is not None
+    assert whole.elsewhere.calibration.made["distribution"] == "uniform"
+
     rows = {}
-    for path in tmp_path.rglob("*.jsonl"):
+    for path in tmp_path.rglob("vhd-ss-9*.jsonl"):
         found = read_results(path)
         if found.config["risk"] is not None:
             assert found.config["seed"] == 91, "other instances correct the calibration"
@@ -103,6 +112,9 @@ def test_the_interval_of_a_mean_is_that_of_a_normal_variable() -> None:
         ({"n": 5}, ">= 40"),
         ({"multiples": (1.0, 1.0)}, "distinct numbers"),
         ({"protocol": "ogbench"}, "ss, rp"),
+        ({"distributions": ("everywhere",)}, "reset, uniform"),
+        ({"distributions": ()}, "no distribution given"),
+        ({"distributions": ("uniform",), "protocol": "rp"}, "another protocol"),
     ],
 )
 def test_wrong_requests_are_refused_before_anything_runs(planner, wrong, message) -> None:

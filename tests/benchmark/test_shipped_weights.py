@@ -82,7 +82,7 @@ def test_what_ships_is_known_and_tested() -> None:
 )
 def test_shipped_weights_reach_their_goals(environment: str) -> None:
     planner, expected = load_planner(environment, outside="ignore"), EXPECTED[environment]
-    planner = planner.with_options(gamma=planner.options.gamma)  # in place of a risk: as rows are made
+    planner = planner.with_options(gamma=planner.saved_options.gamma)  # not the calibration's: it may be made again
     known, spec = get_environment(environment), planner.spec
     env = known.make()
     instances: list[Instance] = [

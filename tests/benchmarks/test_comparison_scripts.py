@@ -137,6 +137,6 @@ def test_shares_off_their_promise_are_counted_overall_and_by_band(monkeypatch, t
         {"risk": None, **share(0.9), "bands": {}},
     ]
     assert reliability.off(results) == (1, 3), "gamma promises nothing"
-    assert reliability.checked("maze2d-umaze", [], tmp_path) is None
+    assert reliability.checked("maze2d-umaze", "reset", [], tmp_path) is None
     path = reliability.reliability_overview({f"maze {n}": results for n in range(7)}, tmp_path / "all.png")
     assert path.stat().st_size > 1000

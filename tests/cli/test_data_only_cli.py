@@ -54,7 +54,10 @@ def test_a_log_is_an_environment_that_plans_and_is_evaluated(log: str, capsys: p
     assert (answer["environment"], answer["held_out"], answer["pairs"]) == (log, True, 5)
     assert answer["length_ratio_p10"] <= answer["length_ratio_median"] <= answer["length_ratio_p90"]
     assert run(["reproduce", log, "--dry-run"]) == 0
-    assert capsys.readouterr().out.split("\n")[:2] == ["$ vhd eval-length log", "$ vhd eval-plans log"]
+    commands = ["calibrate log --weights trained --workers 1", "eval-length log", "eval-plans log"]
+    printed = capsys.readouterr().out.split("\n")[:3]
+    assert all(line.startswith(f"$ vhd {command}") for line, command in zip(printed, commands, strict=True))
+    assert "calibrate log" in printed[2], "plans are evaluated at calibrated lengths"
 
 
 def test_plans_of_a_log_are_composed_and_smoothed_in_proportion_to_the_longest(log: str) -> None:

@@ -38,7 +38,7 @@ def test_what_is_there_is_not_made_again_and_baselines_are_an_option(vhd_home: P
         path.parent.mkdir(parents=True)
         path.write_bytes(b"")
     commands = Reproduction(baselines=False).commands(get_environment("maze2d-umaze"))
-    assert [command[0] for command in commands] == ["data", *["bench"] * 5, "report"]
+    assert [command[0] for command in commands] == ["data", "calibrate", *["bench"] * 5, "report"]
 
 
 def test_a_dry_run_prints_and_makes_nothing(vhd_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -118,7 +118,7 @@ def test_a_failure_stops_it_and_json_still_tells_what_was_done(vhd_home, pretend
     with pytest.raises(VhdError, match="ended with code 1"):
         Reproduce("maze2d-umaze", workers=0, baselines=False, json=True).run()
     record = json.loads(capsys.readouterr().out)
-    assert [entry["done"] for entry in record] == [True, True, True, False]
+    assert [entry["done"] for entry in record] == [True, True, True, True, False]
     codes["bench"] = 130
     with pytest.raises(SystemExit) as stop:
         Reproduce("maze2d-umaze", workers=0, baselines=False).run()
@@ -139,6 +139,11 @@ def test_everything_as_a_graph_divides_benchmarks_and_waits_for_what_each_needs(
     bench = "bench maze2d-umaze --weights trained --n 1000 --out results --methods {} --seeds 101 --workers 1"
     assert steps[bench.format("fh-h1")] == [
         "data get maze2d-umaze", "train length maze2d-umaze", "train planner maze2d-umaze --horizon 64",
+    ]  # fmt: skip
+    calibrate = "calibrate maze2d-umaze --weights trained"
+    assert calibrate in steps[bench.format("vhd")]
+    assert steps[f"{calibrate} --workers 1"] == [
+        "data get maze2d-umaze", "train length maze2d-umaze", "train planner maze2d-umaze",
     ]  # fmt: skip
     assert "train planner maze2d-umaze" in steps[bench.format("vhd")]
     assert all(name in steps["report results"] for name in [bench.format("vhd").removesuffix(" --workers 1")])

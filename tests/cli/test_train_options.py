@@ -120,7 +120,7 @@ def test_without_options_a_training_is_its_recipe(environment: str, recipe: str)
 
 def test_the_environment_is_found_behind_options_and_a_run_may_be_named_like_another() -> None:
     command = ["planner", "--updates", "20", "--name", "cube", "antmaze-medium"]
-    assert parse("train", command).planning.gamma == 2.0
+    assert parse("train", command).planning.wait == 40
     assert parse("train", ["planner", "--recipe=paper", "maze2d-umaze"]).network.diffusion_steps == 64
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from vhdiffuser import Planner, PlanningOptions, execute, load_method, load_planner
-from vhdiffuser.envs.registry import known_names
+from vhdiffuser.envs.registry import get_environment, known_names
 from vhdiffuser.errors import CalibrationWarning, DataError, UnknownNameError, VhdError
 from vhdiffuser.execution.export_onnx import export_onnx
 from vhdiffuser.length.calibration import Calibration
@@ -19,15 +19,18 @@ from vhdiffuser.planner.calibrated import (
     DEFAULT_RISK,
     FILE,
     DeadlineError,
+    advice,
+    at_default_risk,
     calibrated_options,
-    default_risk,
     planner_digests,
     read_calibration,
     write_calibration,
 )
 from vhdiffuser.planner.forwarding import BeginsWith
 from vhdiffuser.planner.requests import RequestError
+from vhdiffuser.recipes.recipe import PAPER_GAMMA, get_recipe
 
+ROOT = Path(__file__).parents[2]
 ENV = "maze2d-umaze"
 START, GOAL = [1, 1, 0, 0], [1, 2.5]
 MULTIPLES = np.array([0.8, 1.0, 1.25, 1.5])
@@ -64,8 +67,9 @@ def test_a_calibrated_horizon_includes_the_states_that_wait(planner):
 def test_a_calibration_made_before_an_option_was_there_stays_valid(planner):
     planner.calibration = replace(planner.calibration, default_risk=DEFAULT_RISK)
     del planner.calibration.made["options"]["wait"]
-    assert default_risk(planner, {}) == DEFAULT_RISK
-    assert default_risk(planner.with_options(wait=8), {}) is None
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        at_default_risk(planner, {}).plan(START, GOAL)
     with pytest.warns(CalibrationWarning, match="wait 0 there, 8 here"):
         planner.with_options(wait=8).plan(START, GOAL, risk=0.05)
 
@@ -174,8 +178,19 @@ def test_a_calibrated_planner_is_loaded_with_its_default_risk(planner, loaded, t
     assert shipped.options.risk == shipped.calibration.default_risk == DEFAULT_RISK
     assert load_planner(ENV, risk=0.2).options.risk == 0.2
     assert load_planner(ENV, gamma=1.3).options.risk is None, "gamma stays an option"
-    assert load_planner(ENV, candidates=2).options.risk is None, "not calibrated with two candidates"
-    assert load_method("vhd", ENV, "shipped").planner.options.risk is None, "the paper's protocols keep gamma"
+    assert shipped.options.gamma == 1, "the risk needs no margin"
+    two = load_planner(ENV, candidates=2)
+    assert two.options.risk == DEFAULT_RISK
+    with pytest.warns(CalibrationWarning, match="candidates 1 there, 2 here"):
+        two.plan(START, GOAL)
+    for name, risk in (("vhd", DEFAULT_RISK), ("fh-lp", None)):
+        choice = load_method(name, ENV, ROOT / "weights")
+        assert choice.options.risk == risk
+        assert ("calibration" in choice.models) == (risk is not None)
+    assert choice.options.gamma == PAPER_GAMMA, "FH+LP has no calibration: the paper's rule"
+    by_hand = load_method("vhd", ENV, "shipped", gamma=1.25)
+    assert (by_hand.options.gamma, by_hand.options.risk) == (1.25, None)
+    assert "calibration" not in by_hand.models
     loaded.save_pretrained(tmp_path / "gamma")
     assert load_planner(tmp_path / "gamma").options == loaded.options, "saved with gamma, loaded with gamma"
     shipped.save_pretrained(tmp_path / "risk")
@@ -183,9 +198,33 @@ def test_a_calibrated_planner_is_loaded_with_its_default_risk(planner, loaded, t
     strange = replace(planner.calibration, default_risk=0.2, made={"models": {}})
     own = copy(loaded)
     own.calibration = strange
-    assert default_risk(own, {}) is None, "made with other weights"
+    assert at_default_risk(own, {}).options == loaded.options, "made with other weights"
     with pytest.raises(DataError, match="default_risk"):
         replace(planner.calibration, default_risk=2.0)
+
+
+@pytest.mark.parametrize("name", [name for name in known_names() if get_environment(name).simulator is not None])
+def test_gamma_is_one_wherever_the_recipe_is_ours(name):
+    assert get_recipe(name).planning.gamma == PlanningOptions().gamma == 1
+    assert get_recipe(name, "paper").planning.gamma == PAPER_GAMMA
+
+
+def test_a_planner_without_calibration_and_margin_says_what_to_do(planner, loaded):
+    bare = copy(loaded).with_options(gamma=1.0)
+    bare.calibration = None
+    assert "vhd calibrate maze2d-umaze" in advice(bare)
+    assert advice(bare.with_options(gamma=1.3)) is None, "a margin was chosen"
+    assert advice(planner.with_options(risk=0.05)) is None
+    assert "no risk is chosen" in advice(planner.with_options(gamma=1.0))
+    stale = planner.with_options(gamma=1.0)
+    stale.calibration = replace(planner.calibration, made={"models": {}})
+    assert "belongs to other weights" in advice(stale)
+
+
+def test_a_risk_and_a_gamma_replace_each_other():
+    options = PlanningOptions(gamma=1.25)
+    assert (options.changed(risk=0.05).gamma, options.changed(risk=0.05).risk) == (1.0, 0.05)
+    assert options.changed(risk=0.05).changed(gamma=1.4).risk is None
 
 
 def test_a_deadline_is_met_or_refused_with_the_steps_that_would_do(planner):

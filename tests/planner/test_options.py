@@ -65,7 +65,7 @@ def test_other_options_share_the_network_and_leave_the_planner_as_it_was(planner
     assert other.network is planner.network
     assert other.length_predictor is planner.length_predictor
     assert other.predict_lengths(STARTS, GOALS).tolist() == [60, 60]
-    assert planner.predict_lengths(STARTS, GOALS).tolist() == [65, 65]
+    assert planner.predict_lengths(STARTS, GOALS).tolist() == [50, 50]
     assert planner.with_options(gamma=None, steps=None).options == before, "None keeps an option"
 
 
@@ -186,7 +186,7 @@ def test_shipped_files_are_untouched_and_plan_with_what_their_cards_say(name):
     assert sha256(shipped_path(name, "planner")) == card["models"]["planner"]["sha256"]
     options = Planner.load(shipped_path(name, "planner")).options
     assert options == PlanningOptions.from_json(card["models"]["planner"]["planning"])
-    assert options.gamma == card["gamma"]
+    assert card["lengths"] == "risk 0.01"
 
 
 def test_model_files_are_found_where_they_are(vhd_home):

@@ -191,8 +191,8 @@ def test_predicted_lengths_are_scaled_and_clipped() -> None:
     planner = make_planner(length_predictor=Ruler(), lengths=(2, 999))  # may be asked for, are never predicted
     starts = np.array([[0.5, 0.5, 0, 0], [0.5, 0.5, 0, 0]])
     goals = np.array([[0.625, 0.5], [3.0, 0.5]])  # 1.25 and 25 steps: 2.25 and 26 states
-    assert planner.predict_lengths(starts, goals).tolist() == [16, 34]  # 1.3 unless told
-    for gamma, lengths in ((1.0, [16, 26]), (2.0, [16, 52]), (7.5, [17, 195]), (100.0, [225, 256])):  # rounded up
+    assert planner.predict_lengths(starts, goals).tolist() == [16, 26]  # no margin unless told
+    for gamma, lengths in ((1.3, [16, 34]), (2.0, [16, 52]), (7.5, [17, 195]), (100.0, [225, 256])):  # rounded up
         assert planner.with_options(gamma=gamma).predict_lengths(starts, goals).tolist() == lengths
     assert [plan.length for plan in planner.with_options(gamma=2.0).plan_batch(starts, goals)] == [16, 52]
 
@@ -206,7 +206,7 @@ def test_whole_goal_states_reach_the_predictor_where_they_are_clamped(clamp: str
 
     planner = make_planner(replace(SMALL, clamp=clamp), length_predictor=Asked())  # type: ignore[arg-type]
     starts, _ = pairs(2)
-    assert [plan.length for plan in planner.plan_batch(starts, starts[::-1])] == [28, 28]
+    assert [plan.length for plan in planner.plan_batch(starts, starts[::-1])] == [21, 21]
 
 
 def test_a_fixed_horizon_planner_plans_at_its_horizon_unless_told() -> None:
@@ -353,7 +353,7 @@ def test_lengths_clipped_at_T_max_are_counted_in_a_warning() -> None:
     starts, steps = np.zeros((4, 4)), np.array([100, SPEC.T_max - 1, SPEC.T_max, 10 * SPEC.T_max])
     goals = np.stack([steps, np.zeros(4)], axis=1)
     with pytest.warns(
-        ClippedLengthWarning, match=r"2 of 4 predicted lengths clipped at T_max = 256 .*gamma 1\)"
+        ClippedLengthWarning, match=r"2 of 4 predicted lengths clipped at T_max = 256 .*margin 1\)"
     ) as seen:
         lengths = planner.predict_lengths(starts, goals)
     assert len(seen) == 1
@@ -362,7 +362,7 @@ def test_lengths_clipped_at_T_max_are_counted_in_a_warning() -> None:
         warnings.simplefilter("error")
         planner.plan_batch(starts[:2], goals[:2])  # 256 states just fit
         planner.plan_batch(starts, goals, 256)  # nothing was predicted
-    with pytest.warns(ClippedLengthWarning, match="1 of 2 .*gamma 1.3"):
+    with pytest.warns(ClippedLengthWarning, match="1 of 2 .*margin 1.3"):
         planner.with_options(gamma=1.3).plan_batch(starts[:2], goals[:2])
 
 

@@ -25,22 +25,24 @@ def test_an_option_that_an_older_file_does_not_name_agrees_as_saved() -> None:
     assert differences(NEW, changed) == {"stretch": ("1.5", "2.0")}
     assert differences(OLD, {**NEW, "gamma": 1.0}) == {"gamma": ("1.3", "1.0")}
     assert differences(NEW, {**NEW, "models": {}}, but=("models",)) == {}
+    assert differences({**NEW, "risk": 0.05}, {**NEW, "gamma": 1.0, "risk": 0.05}) == {}, "a risk does not use gamma"
+    assert set(differences(NEW, {**NEW, "gamma": 1.0, "risk": 0.05})) == {"gamma", "risk"}
     assert set(differences({**OLD, "walls": []}, NEW)) == {"walls"}
 
 
 @pytest.mark.parametrize("option", [{}, {"stretch": 2.0}])
 def test_published_rows_are_continued_and_pooled_with_the_same_options_only(option: dict, tmp_path: Path) -> None:
-    published = ROOT / "results/maze2d-umaze/vhd-ss-100.jsonl"
+    published = ROOT / "results/gamma-1.25/maze2d-umaze/vhd-ss-100.jsonl"
     lines = published.read_text(encoding="utf-8").splitlines(keepends=True)
     old = tmp_path / "vhd-ss-100.jsonl"
     old.write_text("".join(lines[:3]), encoding="utf-8")
     config = read_results(published).config
     assert "stretch" not in config
-    choice = load_method("vhd", "maze2d-umaze", "shipped", **option)
+    choice = load_method("vhd", "maze2d-umaze", "shipped", gamma=1.25, **option)
     assert choice.describe()["stretch"] == option.get("stretch", 1.0)
     now = {**config, **choice.describe()}
     with open_results(tmp_path / "vhd-ss-101.jsonl", {**now, "seed": 101}) as writer:
-        (row,) = read_results(ROOT / "results/maze2d-umaze/vhd-ss-101.jsonl").rows[:1]
+        (row,) = read_results(ROOT / "results/gamma-1.25/maze2d-umaze/vhd-ss-101.jsonl").rows[:1]
         writer.write(row)
     if not option:
         with open_results(old, now) as writer:

@@ -30,7 +30,13 @@ def test_the_headline_is_of_three_test_seeds_and_of_the_weights_that_ship(name: 
         assert cell.seeds == (100, 101, 102)
         assert [len(item.rows) for item in cell.files] == [1000] * 3
         used = ("planner", "length", *(["route"] if cell.config.get("piece") else []))
-        assert cell.config["models"] == {kind: shipped[kind] for kind in used}
+        calibration = read_calibration(ROOT / "src/vhdiffuser/weights" / name / "calibration.json")
+        assert calibration is not None
+        assert cell.config["models"] == {
+            **{kind: shipped[kind] for kind in used},
+            "calibration": calibration.lengths_digest,
+        }
+        assert (cell.config["risk"], cell.config["gamma"]) == (calibration.default_risk, 1)
         assert cell.config["candidates"] == 1
 
 

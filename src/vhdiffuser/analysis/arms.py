@@ -13,15 +13,17 @@ from vhdiffuser.benchmark.methods import controller_for, load_choice
 from vhdiffuser.benchmark.run import run_benchmark
 from vhdiffuser.benchmark.settings import BenchConfig
 from vhdiffuser.control.base import default_controller
-from vhdiffuser.diffusion.options import OptionChanges
+from vhdiffuser.diffusion.options import OptionChanges, PlanningOptions
 from vhdiffuser.envs.environment import Environment
 from vhdiffuser.errors import DataError, VhdError
 from vhdiffuser.planner.planner import Planner
+from vhdiffuser.recipes.recipe import PAPER_GAMMA
 from vhdiffuser.report.analyses import FOLDER, Analysis
 from vhdiffuser.results.cells import Cell
 from vhdiffuser.results.paths import result_path
 from vhdiffuser.results.rows import Row, read_results
 from vhdiffuser.results.summary import success_by_path_length, wilson_interval
+from vhdiffuser.weights.format import load_model
 from vhdiffuser.weights.places import Source, find_model, find_run
 
 if TYPE_CHECKING:
@@ -47,6 +49,9 @@ class Study:
     """Protocols."""
     source: Source = "auto"
     """Where to look for models."""
+    gamma: float | None = None
+    """Margin on predicted lengths (default: as saved with a planner; for those saved without one, VHD's or the
+    paper's). Analyses use the paper's rule for lengths: their planners are not all calibrated."""
     workers: int = 1
     """Number of simulator processes."""
 
@@ -98,13 +103,13 @@ def run_arm(
 ) -> dict[str, list[Row]]:
     """Rows of an arm by protocol, over all seeds; rows on disk are reused. `options` change its planning options."""
     environment = study.environment
-    choice = load_choice(arm.models(), environment, study.source, **options)
+    models = arm.models()
+    if arm.length is not None:
+        options["gamma"] = arm.scale * _margin(study, arm)
+    choice = load_choice(models, environment, study.source, **options)
     planner = choice.planner
     assert isinstance(planner, Planner)
-    if arm.length is not None:
-        scaled = planner.with_options(gamma=arm.scale * planner.options.gamma)
-        choice = replace(choice, planner=scaled, options=scaled.options)
-    else:
+    if arm.length is None:
         assert planner.config.horizon is not None
         length = max(round(arm.scale * planner.config.horizon), 2)
         planner.lengths = (2, max(planner.lengths[1], length))
@@ -136,6 +141,16 @@ def run_arm(
         for protocol in study.protocols
     }
     return {protocol: Cell(tuple(map(read_results, files))).rows for protocol, files in paths.items()}
+
+
+def _margin(study: Study, arm: Arm) -> float:
+    """The margin on an arm's predicted lengths."""
+    if study.gamma is not None:
+        return study.gamma
+    for path in (arm.planner, model(study, "planner")):
+        if path.is_file() and (gamma := PlanningOptions.from_json(load_model(path, "planner")[1].planning).gamma) != 1:
+            return gamma
+    return PAPER_GAMMA
 
 
 def outcome(rows: Sequence[Row]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from vhdiffuser.benchmark.settings import BenchConfig
 from vhdiffuser.control.base import Controller, default_controller
 from vhdiffuser.envs.environment import Environment
 from vhdiffuser.errors import VhdError
+from vhdiffuser.length.pairs import Pairs
 from vhdiffuser.planner.calibrated import applicable, planner_digests
 from vhdiffuser.planner.planner import Planner
 from vhdiffuser.results.rows import Row
@@ -34,13 +35,15 @@ def check_calibration(
     n: int = 1000,
     seed: int = SEED,
     *,
+    distribution: str = "reset",
     models: Mapping[str, str] | None = None,
     risks: Sequence[float] = RISKS,
     controller: Controller | None = None,
     workers: int = 1,
     on_done: Callable[[int, int], None] | None = None,
 ) -> list[dict[str, Any]]:
-    """One result per risk, and one for the planner's own gamma, all on the same n instances of a seed.
+    """One result per risk, and one for the gamma saved with the planner, all on the same n instances of a seed and a
+    distribution.
 
     Each contains the promised and the realised failure rate (with its 95 % binomial interval), overall and by distance
     band, the fraction of arrivals within their 10 to 90 % interval (with its own 95 % interval), and the executed
@@ -54,13 +57,14 @@ def check_calibration(
             f"{environment.name}: calibrated from recorded episodes; only calibrations from executions can be checked."
         )
     chosen = [planner.with_options(risk=risk) for risk in risks]
-    chosen.append(planner.with_options(gamma=planner.options.gamma))
+    chosen.append(planner.with_options(gamma=(planner.saved_options or planner.options).gamma))
     controller = default_controller(environment.spec) if controller is None else controller
-    config = BenchConfig(environment, ("vhd",), (protocol,), n, (seed,), keep=0, workers=workers)
-    steps, places = predicted_pairs(planner, environment, n, seed)
+    config = BenchConfig(environment, ("vhd",), (protocol,), n, (seed,), distribution, keep=0, workers=workers)
+    steps, places = predicted_pairs(planner, environment, n, seed, distribution)
     results, ticks = [], Ticks(n * len(chosen), on_done)
     for own in chosen:
         options, used = own.options, dict(planner_digests(planner) if models is None else models)
+        used.pop("calibration", None)
         if options.risk is not None:
             used["calibration"] = calibration.lengths_digest
         where = folder / (f"gamma-{options.gamma:g}" if options.risk is None else f"risk-{options.risk:g}")
@@ -70,13 +74,12 @@ def check_calibration(
 
 
 def _figures(planner: Planner, steps: FloatArray, places: FloatArray, rows: Sequence[Row]) -> dict[str, Any]:
-    calibration = applicable(planner)
-    expected = calibration.expected(steps, places)
+    pairs = Pairs.of(applicable(planner), steps, places)
     lengths = np.array([row.planned_length for row in rows])
     taken = np.array([row.steps for row in rows])
     arrived = np.array([row.success for row in rows]) & (taken <= lengths)
-    promised = 1 - calibration.probability(expected, lengths)
-    low, high = calibration.interval(expected, lengths).T
+    promised = 1 - pairs.probability(lengths)
+    low, high = pairs.interval(lengths).T
     inside = np.clip(np.minimum(taken, high) - np.maximum(taken - 1, low), 0.0, 1.0)
     edges = np.quantile(steps, [1 / 3, 2 / 3])
     band = np.digitize(steps, edges)

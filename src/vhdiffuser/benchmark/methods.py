@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -14,8 +14,10 @@ from vhdiffuser.errors import DataError, UnknownNameError, VhdError
 from vhdiffuser.execution.loop import BatchPlanner
 from vhdiffuser.files import sha256
 from vhdiffuser.length.predictor import LengthPredictor
+from vhdiffuser.planner.calibrated import at_default_risk
 from vhdiffuser.planner.foreign import ForeignPlanner
 from vhdiffuser.planner.planner import Planner
+from vhdiffuser.recipes.recipe import PAPER_GAMMA
 from vhdiffuser.results.configs import AS_SAVED, FOREIGN
 from vhdiffuser.weights.places import Source, find_model
 
@@ -170,12 +172,17 @@ def load_method(
     """Load a method's planner for an environment, for `evaluate` and the benchmark.
 
     `source` selects the models: `auto` (yours if you trained them, otherwise the shipped ones), `trained`, `shipped` or
-    a folder. `options` change the planning options. Raises `DataError` if models are missing.
+    a folder. `options` change the planning options. As with `load_planner`, a calibrated planner chooses lengths by its
+    default risk unless they name a gamma; FH+LP, which has no calibration, by the paper's rule. Raises `DataError` if
+    models are missing.
 
     >>> choice = load_method("vhd", "maze2d-umaze", candidates=4)     # doctest: +SKIP
     """
     known = environment if isinstance(environment, Environment) else get_environment(environment)
-    return load_choice(method_models(get_method(name), known, source), known, source, **options)
+    method = get_method(name)
+    if method.predicts and method.trained_on is not None and options.get("gamma") is None:
+        options["gamma"] = PAPER_GAMMA
+    return load_choice(method_models(method, known, source), known, source, **options)
 
 
 def load_choice(
@@ -191,19 +198,22 @@ def load_choice(
         if planner.options.piece and planner.config.horizon is None:
             paths = {**paths, "route": _route_graph(environment, planner.options.piece, source)}
         planner.length_predictor = LengthPredictor.load(paths["length"], routes=paths.get("route"))
-    models = {kind: sha256(path) for kind, path in paths.items()}
-    if planner.options.risk is not None and planner.calibration is not None:
-        models["calibration"] = planner.calibration.lengths_digest
-    return PlannerChoice.of(planner, models)
+    return _choice(at_default_risk(planner, options), paths)
 
 
 def load_folder(folder: Path, **options: Unpack[OptionChanges]) -> PlannerChoice:
     """Load the planner from a folder of exported models (`vhd models export`), for `evaluate` and the benchmark."""
     planner = Planner.from_pretrained(folder, outside="ignore", **options)
-    if options.get("risk") is None and (saved := planner.saved_options) is not None and saved.risk is None:
-        planner = planner.with_options(gamma=planner.options.gamma)  # no risk by default: as by `load_method`
     paths = {kind: folder / f"{kind}.safetensors" for kind in ("planner", "length", "route")}
-    return PlannerChoice.of(planner, {kind: sha256(path) for kind, path in paths.items() if path.is_file()})
+    return _choice(planner, {kind: path for kind, path in paths.items() if path.is_file()})
+
+
+def _choice(planner: Planner, paths: Mapping[str, Path]) -> PlannerChoice:
+    """A planner, with the digests of its model files and of the calibration that chooses its lengths."""
+    models = {kind: sha256(path) for kind, path in paths.items()}
+    if planner.options.risk is not None and planner.calibration is not None:
+        models["calibration"] = planner.calibration.lengths_digest
+    return PlannerChoice.of(planner, models)
 
 
 def method_models(method: Method, environment: Environment, source: Source = "auto") -> dict[str, Path]:

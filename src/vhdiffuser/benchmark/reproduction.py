@@ -14,6 +14,7 @@ from vhdiffuser.benchmark.methods import TABLE_METHODS, get_method
 from vhdiffuser.data.store import dataset_path
 from vhdiffuser.envs.environment import Environment
 from vhdiffuser.envs.registry import environments, get_environment, reference_of
+from vhdiffuser.planner.calibrated import FILE
 from vhdiffuser.recipes.recipe import get_recipe
 from vhdiffuser.weights.places import find_model
 
@@ -48,7 +49,10 @@ class Reproduction:
         found: list[Command] = []
         if not dataset_path(environment.name).is_file():
             found.append(["data", "get", env])
-        found += [command for path, command in self._trainings(environment).items() if not path.is_file()]
+        trainings = [command for path, command in self._trainings(environment).items() if not path.is_file()]
+        found += trainings
+        if trainings or not find_model(environment.name, "planner", "trained").with_name(FILE).is_file():
+            found.append(["calibrate", env, "--weights", "trained"])
         if environment.simulator is None:  # evaluated on held-out episodes
             return [*found, ["eval-length", env], ["eval-plans", env]]
         bench = ["bench", env, "--weights", "trained", "--n", str(self.n), "--seeds", *map(str, self.seeds)]
@@ -123,9 +127,11 @@ def _graph(commands: Sequence[Command], selects_crops: bool) -> dict[str, Step]:
                 needs += [name for name in steps if name.startswith("train length ")]
             steps[_name(command)] = Step([*command, "--threads", "1"], tuple(needs))
         elif command[0] != "report":
+            before = ("data ", "train ", "calibrate ")
             for part in _divided(command):
-                own = [name for name in steps if name.startswith(("data ", "train ")) and _uses(part, steps[name])]
-                steps[_name(part)] = Step([*part, "--workers", "1"] if part[0] == "bench" else part, tuple(own))
+                own = [name for name in steps if name.startswith(before) and _uses(part, steps[name])]
+                alone = ["--workers", "1"] if part[0] in ("bench", "calibrate") else []
+                steps[_name(part)] = Step([*part, *alone], tuple(own))
     return steps
 
 
@@ -151,10 +157,12 @@ def _values(command: Command, option: str) -> list[str]:
 
 
 def _uses(command: Command, step: Step) -> bool:
-    """Whether a benchmark or evaluation depends on a step."""
-    if step.command[:2] != ["train", "planner"] or command[0] != "bench":
+    """Whether a calibration, benchmark or evaluation depends on a step."""
+    if step.command[0] == "calibrate":
+        return command[0] == "eval-plans" or (command[0] == "bench" and "vhd" in _values(command, "--methods"))
+    if step.command[:2] != ["train", "planner"] or command[0] not in ("bench", "calibrate"):
         return True
-    method, environment = get_method(_values(command, "--methods")[0]), get_environment(command[1])
-    horizon = method.training_horizon(environment)
+    name = "vhd" if command[0] == "calibrate" else _values(command, "--methods")[0]
+    horizon = get_method(name).training_horizon(get_environment(command[1]))
     own = _values(step.command, "--horizon") if "--horizon" in step.command else []
     return own == ([] if horizon is None else [str(horizon)])

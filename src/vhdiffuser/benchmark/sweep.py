@@ -25,7 +25,7 @@ from vhdiffuser.errors import DataError, VhdError
 from vhdiffuser.files import atomic_path, sha256
 from vhdiffuser.length.predictor import LengthPredictor
 from vhdiffuser.planner.planner import Planner
-from vhdiffuser.recipes.recipe import PARTS, Recipe, get_recipe
+from vhdiffuser.recipes.recipe import PAPER_GAMMA, PARTS, Recipe, get_recipe
 from vhdiffuser.recipes.train import train_length, train_planner
 from vhdiffuser.results.cells import FIRST_TEST_SEED
 from vhdiffuser.weights.places import find_model, run_folder
@@ -240,6 +240,8 @@ def _evaluate(point: Point, config: SweepConfig, folder: Path, reference: str) -
     predictor = LengthPredictor.load(paths["length"], routes=route if route.is_file() else None)
     planner = Planner.load(paths["planner"], predictor, outside="ignore")
     chosen = {name.partition(".")[2]: value for name, value in point.values.items() if name.startswith("planning.")}
+    if planner.options.gamma == 1 and not {"gamma", "risk"} & set(chosen):
+        chosen["gamma"] = PAPER_GAMMA  # just trained, so not calibrated
     planner = planner.with_options(**chosen)
     choice = PlannerChoice.of(planner, {kind: sha256(path) for kind, path in paths.items()})
     summaries = evaluate(

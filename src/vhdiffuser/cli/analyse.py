@@ -38,6 +38,8 @@ class Common:
     """Test seeds, pooled; 0 to 99 are for development, 100 and above for published figures."""
     weights: Source = "auto"
     """Models to use: trained (by you), shipped, auto (trained if available), or a folder of weights."""
+    gamma: Omittable[float] = None
+    """Margin on predicted lengths, as in the paper (default: as saved with a planner; without one VHD's, or 1.3)."""
     results: Path = Path("results")
     """Results folder; rows, table and figure go to its subfolder `analysis`, and `vhd report` includes them."""
     train: bool = True
@@ -54,7 +56,7 @@ class Common:
 
         environment = get_environment(self.env)
         environment.require_simulator()
-        return Study(environment, self.results, self.n, self.seeds, protocols, self.weights)
+        return Study(environment, self.results, self.n, self.seeds, protocols, self.weights, self.gamma)
 
     def _train(self, study: Study, needs: Needs) -> None:
         """Train the networks that the analysis needs and that are missing."""

@@ -83,7 +83,8 @@ class Bench:
     steps: Omittable[int] = None
     """Reverse steps (default: the planner's)."""
     gamma: Omittable[float] = None
-    """Margin on the predicted length (default: the planner's)."""
+    """Margin on the predicted length, instead of a risk (default: the risk 0.01 of calibrated planners, otherwise the
+    planner's own; 1.3 for FH+LP)."""
     smoothing: Omittable[float] = None
     """Smoothing time of plans in control steps; 0 passes through every knot (default: the planner's)."""
     stretch: Omittable[float] = None
@@ -139,6 +140,8 @@ class Bench:
         """Run what is missing and print the summary."""
         from vhdiffuser.benchmark.methods import METHODS
         from vhdiffuser.benchmark.run import Cluster, run_benchmark
+        from vhdiffuser.planner.calibrated import advice
+        from vhdiffuser.planner.planner import Planner
 
         environment = get_environment(self.env)
         environment.require_simulator()
@@ -151,6 +154,9 @@ class Bench:
         def choose(method: str, environment: str) -> AnyChoice:
             choice = choices.choose(method, environment)
             candidates.add(choice.candidates)
+            said = advice(choice.planner) if self.gamma is None and isinstance(choice.planner, Planner) else None
+            if said is not None and not self.quiet:
+                err.print(said)
             return choice
 
         with self._progress() as (on_start, show_row):

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 class Calibrate:
     """Execute plans at many horizons, and learn the probability that this planner and controller arrive in time.
 
-    Writes calibration.json next to the planner's weights. From then on `load_planner` and `vhd plan` take the shortest
-    horizon at which 99 % arrive; `--risk 0.05` (or `risk=0.05` in Python) that at which 95 % do, and `deadline` says
-    whether a number of steps suffices. If interrupted, run the same command again: finished executions are kept.
+    Writes calibration.json next to the planner's weights. From then on every command takes the shortest horizon at
+    which 99 % arrive; `--risk 0.05` (or `risk=0.05` in Python) takes that at which 95 % do, and `deadline` says whether
+    a number of steps suffices. If interrupted, run the same command again: finished executions are kept.
     Without a simulator it learns from held-out episodes. Examples:
 
         vhd calibrate maze2d-large
@@ -45,6 +45,9 @@ class Calibrate:
     """How plans are executed: single-shot, or replan-on-deviation. Arriving means within the first plan's length."""
     seed: Omittable[int] = None
     """Seed of the instances (default 90, used for nothing else; with --check 205)."""
+    distributions: tuple[Literal["reset", "uniform"], ...] = ("reset", "uniform")
+    """Instances to calibrate on: drawn by the environment's reset, and uniformly over free space, for pairs unlike the
+    former. `uniform` alone adds to an existing calibration. With --check: the first is checked."""
     candidates: Omittable[int] = None
     """Candidates sampled per plan (default: the planner's)."""
     steps: Omittable[int] = None
@@ -96,6 +99,7 @@ class Calibrate:
                 multiples=self.multiples or None,
                 protocol=self.protocol,
                 seed=SEED if self.seed is None else self.seed,
+                distributions=self.distributions,
                 controller=controller,
                 folder=home() / "calibration",
                 workers=self.workers,
@@ -123,16 +127,19 @@ class Calibrate:
                 folder,
                 1000 if self.n is None else self.n,
                 SEED if self.seed is None else self.seed,
+                distribution=self.distributions[0],
                 models=models,
                 controller=controller,
                 workers=self.workers,
                 on_done=progress,
             )
-        figure = folder / f"calibration-{planner.spec.name}.png"
+        drawn = self.distributions[0]
+        title = planner.spec.name if drawn == "reset" else f"{planner.spec.name}, {drawn}"
+        figure = folder / f"calibration-{title.replace(', ', '-')}.png"
         with atomic_path(figure) as temporary:
-            reliability_diagram(planner.spec.name, results, temporary)
+            reliability_diagram(title, results, temporary)
         with atomic_path(figure.with_suffix(".md")) as temporary:
-            temporary.write_text(markdown_table(planner.spec.name, results), encoding="utf-8")
+            temporary.write_text(markdown_table(title, results), encoding="utf-8")
         if self.json:
             print_json({"environment": planner.spec.name, "figure": str(figure), "results": results})
             return

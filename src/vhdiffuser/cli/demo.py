@@ -11,7 +11,7 @@ import tyro
 from tyro.conf import Positional
 
 from vhdiffuser.cli.options import Omittable
-from vhdiffuser.console import out, print_json, progress_bar
+from vhdiffuser.console import err, out, print_json, progress_bar
 from vhdiffuser.envs.registry import environment_of, get_environment
 from vhdiffuser.errors import VhdError
 from vhdiffuser.files import scratch_folder
@@ -65,6 +65,8 @@ class Demo:
         """Run, print, draw."""
         from vhdiffuser.benchmark.evaluate import evaluate
         from vhdiffuser.control.base import default_controller
+        from vhdiffuser.planner.calibrated import advice
+        from vhdiffuser.planner.planner import Planner
         from vhdiffuser.results.paths import result_path
 
         choice, source = self._models()
@@ -100,6 +102,8 @@ class Demo:
         else:
             _print(environment.name, choice.options, summaries)
             out.print(f"picture: {picture}")
+            if isinstance(choice.planner, Planner) and not self.quiet and (said := advice(choice.planner)) is not None:
+                err.print(said)
 
     def _models(self) -> tuple[PlannerChoice, Source]:
         """The planner, and the source of its controller: a folder, shipped, or trained by the user."""

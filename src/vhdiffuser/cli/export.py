@@ -22,6 +22,7 @@ class Export:
     examples/plan.cpp does so in C++. Examples:
 
         vhd export onnx maze2d-umaze
+        vhd export onnx maze2d-umaze --piece 0 --gamma 1.25        for examples/plan.cpp
         vhd export onnx antmaze-medium --weights trained --out robot/models
     """
 
@@ -34,7 +35,8 @@ class Export:
     steps: Omittable[int] = None
     """Reverse steps (default: the planner's)."""
     gamma: Omittable[float] = None
-    """Margin on the predicted length (default: the planner's)."""
+    """Margin on the predicted length, instead of a risk (default: the risk 0.01 of calibrated planners);
+    examples/plan.cpp, which does not read the calibration, needs one."""
     piece: Omittable[int] = None
     """States per piece of a composed plan; 0 plans in one piece, as examples/plan.cpp does (default: the planner's)."""
     out: Omittable[Path] = None

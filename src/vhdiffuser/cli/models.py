@@ -215,11 +215,11 @@ class Models:
 def _print_table(cards: list[dict[str, Any]]) -> None:
     from vhdiffuser.report.cards import steps_text, success_text
 
-    rows = [("environment", "parameters", "MB", "gamma", "SS: SR %", "SS: AES", "RP: SR %", "RP: AES")]
+    rows = [("environment", "parameters", "MB", "lengths", "SS: SR %", "SS: AES", "RP: SR %", "RP: AES")]
     for card in cards:
         cells = [card.get("numbers", {}).get(protocol) for protocol in ("ss", "rp")]
         numbers = [text(cell) if cell else "-" for cell in cells for text in (success_text, steps_text)]
-        facts = (f"{card.get('parameters', 0):,}", f"{card.get('bytes', 0) / 1e6:.2f}", f"{card.get('gamma', '-')}")
+        facts = (f"{card.get('parameters', 0):,}", f"{card.get('bytes', 0) / 1e6:.2f}", card.get("lengths", "-"))
         rows.append((card["environment"], *facts, *numbers))
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:

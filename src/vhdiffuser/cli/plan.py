@@ -11,7 +11,7 @@ import tyro
 from tyro.conf import Positional
 
 from vhdiffuser.cli.options import Omittable
-from vhdiffuser.console import out, print_json
+from vhdiffuser.console import err, out, print_json
 from vhdiffuser.envs.instances import check_ends
 from vhdiffuser.envs.registry import environment_of
 from vhdiffuser.errors import VhdError
@@ -47,7 +47,8 @@ class PlanCommand:
     length: Omittable[int] = None
     """Number of states in the plan (default: predicted)."""
     gamma: Omittable[float] = None
-    """Margin on the predicted length (default: the planner's)."""
+    """Margin on the predicted length, instead of a risk (default: the risk 0.01 of calibrated planners, otherwise the
+    planner's own)."""
     smoothing: Omittable[float] = None
     """Smoothing time of the plan in control steps; 0 passes through every knot (default: the planner's)."""
     stretch: Omittable[float] = None
@@ -94,7 +95,7 @@ class PlanCommand:
     def run(self) -> None:
         """Plan, then write and print the result."""
         from vhdiffuser.execution.execute import execute_goals
-        from vhdiffuser.planner.calibrated import known_horizon
+        from vhdiffuser.planner.calibrated import advice, known_horizon
         from vhdiffuser.planner.load import load_planner
 
         self._check_options()
@@ -147,6 +148,8 @@ class PlanCommand:
         if self.out is not None:
             write_plan(self.out, plan, rollouts, spec)
         self._print(plan, rollouts, known, spec)
+        if self.length is None and self.gamma is None and not self.json and (said := advice(planner)) is not None:
+            err.print(said)
 
     def _print(self, plan: Plan, rollouts: list[Rollout], known: Horizon | None, spec: EnvSpec) -> None:
         if self.json:

@@ -82,7 +82,7 @@ def import_checkpoint(
         data_fingerprint=data_fingerprint,
         updates=int(step) if isinstance(step, int | float) else 0,
         notes={"imported_from": path.name, "weights": weights},
-        planning=PlanningOptions(sampler="ddpm", steps=config.diffusion_steps, smoothing=0.0).to_json(),
+        planning=PlanningOptions(sampler="ddpm", steps=config.diffusion_steps, smoothing=0.0, gamma=1.3).to_json(),
     )
     save_model(out, arrays(network.state_dict()), header)
     return header

@@ -46,8 +46,8 @@ class PlanningOptions:
     """Sampler: `ddpm`, `ddim`, `dpm++`, or a registered one."""
     steps: int = 5
     """Reverse steps per plan; at most the network's `diffusion_steps`."""
-    gamma: float = 1.3
-    """Margin on the predicted length; 1 is no margin."""
+    gamma: float = 1.0
+    """Margin on the predicted length: the paper's, set by hand. 1 is no margin; a calibrated planner needs none."""
     smoothing: float = 12.0
     """Smoothing time of the plan's curve, in control steps; 0 makes it pass through every knot."""
     stretch: float = 1.0
@@ -63,7 +63,7 @@ class PlanningOptions:
     """Maximum distance of a composed plan from its route, in radii of the route graph's regions."""
     risk: float | None = None
     """Accepted probability of not arriving within the plan's length: a calibrated planner (`vhd calibrate`) uses the
-    shortest length that meets it, instead of gamma. None uses gamma."""
+    shortest length that meets it. None uses gamma."""
     retime: float | None = None
     """Plans shorter than this many times the predicted distance are sampled at that length and then retimed: sped up to
     their own length within the data's maximum speed and acceleration, most on straights, least in turns. None samples
@@ -99,12 +99,15 @@ class PlanningOptions:
             raise VhdError(f"risk must be a probability between 0 and 1, such as 0.05; got {self.risk}.")
 
     def changed(self, **changes: Unpack[OptionChanges]) -> PlanningOptions:
-        """A copy with the given changes; None means no change. A gamma without a risk removes the risk."""
+        """A copy with the given changes; None means no change. Gamma and risk both choose the length: one of them
+        given alone replaces the other."""
         if unknown := set(changes) - {field.name for field in fields(self)}:
             raise UnknownNameError("planning option", sorted(unknown)[0], [field.name for field in fields(self)])
         given: dict[str, Any] = {name: value for name, value in changes.items() if value is not None}
         if "gamma" in given and "risk" not in given:
             given["risk"] = None
+        if "risk" in given and "gamma" not in given:
+            given["gamma"] = 1.0
         return replace(self, **given)
 
     def within(self, config: PlannerConfig) -> PlanningOptions:

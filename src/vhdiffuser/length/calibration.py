@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from vhdiffuser.errors import DataError
-from vhdiffuser.length.needed import Needed, fit_needed, needed_lengths, rounded
+from vhdiffuser.length.needed import BATCH, Needed, covering, fit_needed, needed_lengths, rounded
 from vhdiffuser.types import BoolArray, FloatArray, IntArray
 from vhdiffuser.weights.sealed import content_digest
 
@@ -46,6 +46,8 @@ WITHIN = (np.arange(10)[::-1] + 0.5) / 10
 """An arrival at step k happens between k - 1 and k: it counts as ten arrivals, so long before k."""
 _UNTRIED = 0.05
 """So far below the shortest horizon tried, in its log, an instance counts as failed."""
+MOST_PLACES = 500
+"""Places that a calibration keeps to tell pairs like its instances from others."""
 _TABLES = ("steps", "multiples", "failure", "low", "high")
 
 
@@ -69,6 +71,8 @@ class Calibration:
     """From predicted to expected steps; None: they are the same."""
     default_risk: float | None = None
     """Risk of a loaded planner for which neither a risk nor gamma is given; None: its gamma."""
+    elsewhere: Elsewhere | None = None
+    """What holds for pairs unlike its instances; None: nothing else is known (`length/pairs.py`)."""
 
     def __post_init__(self) -> None:
         shape = (len(self.steps), len(self.multiples))
@@ -154,13 +158,17 @@ class Calibration:
         """A JSON-serialisable dict; six digits, so that the last bits of a machine's arithmetic do not show."""
         tables = {name: rounded(getattr(self, name)).tolist() for name in _TABLES}
         needed = None if self.needed is None else self.needed.to_json()
-        return {**tables, "needed": needed, "default_risk": self.default_risk, "made": dict(self.made)}
+        content = {**tables, "needed": needed, "default_risk": self.default_risk, "made": dict(self.made)}
+        return content if self.elsewhere is None else {**content, "elsewhere": self.elsewhere.to_json()}
 
     @property
     def lengths_digest(self) -> str:
         """SHA-256 of everything that plan lengths depend on; recorded in rows."""
         content = self.to_json()
-        return content_digest({name: content[name] for name in ("steps", "multiples", "failure", "needed")})
+        used = {name: content[name] for name in ("steps", "multiples", "failure", "needed")}
+        if (other := self.elsewhere) is not None:
+            used["elsewhere"] = {**other.to_json(), "calibration": other.calibration.lengths_digest}
+        return content_digest(used)
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Calibration:
@@ -168,9 +176,60 @@ class Calibration:
         try:
             steps, multiples, failure, low, high = (np.array(value[name], np.float64) for name in _TABLES)
             needed = None if value.get("needed") is None else Needed.from_json(value["needed"])
-            return cls(steps, multiples, failure, low, high, dict(value["made"]), needed, value.get("default_risk"))
+            elsewhere = None if value.get("elsewhere") is None else Elsewhere.from_json(value["elsewhere"])
+            made, risk = dict(value["made"]), value.get("default_risk")
+            return cls(steps, multiples, failure, low, high, made, needed, risk, elsewhere)
         except (KeyError, TypeError, ValueError) as error:
             raise DataError(f"not a calibration ({error!r})") from error
+
+
+@dataclass(frozen=True, eq=False)
+class Elsewhere:
+    """A second calibration, for pairs with an end where the instances of the first neither start nor end.
+
+    Some environments draw all instances around a few places, such as the centres of a maze's cells. What is learned
+    there says little about the rest.
+    """
+
+    calibration: Calibration
+    """Of instances that may be anywhere."""
+    places: FloatArray
+    """(P, p) normalised places such that every end of the first's instances lies within the radius of one."""
+    radius: float
+    """That radius."""
+
+    def __post_init__(self) -> None:
+        if self.places.ndim != 2 or not len(self.places) or not np.isfinite(self.places).all() or not self.radius > 0:
+            raise DataError("'elsewhere' must hold places (P, p) and a radius above 0.")
+
+    @classmethod
+    def of(cls, calibration: Calibration, pairs: FloatArray, least: float) -> Elsewhere:
+        """Beside a calibration of instances with (n, 2 p) normalised places. Nearer than `least` is the same place."""
+        ends = pairs.reshape(-1, pairs.shape[1] // 2)
+        radius = least
+        while len(places := covering(ends, radius, MOST_PLACES + 1)) > MOST_PLACES:
+            radius *= 1.25
+        return cls(calibration, places, radius)
+
+    def holds(self, pairs: FloatArray) -> BoolArray:
+        """(B, 2 p) normalised starts and goals -> (B,) whether one of them is at none of the places."""
+        ends = pairs.reshape(-1, self.places.shape[1])  # (2 B, p)
+        near = np.empty(len(ends), bool)
+        for first in range(0, len(ends), BATCH):
+            part = ends[first : first + BATCH]
+            apart = (part**2).sum(axis=1)[:, None] + (self.places**2).sum(axis=1) - 2 * part @ self.places.T
+            near[first : first + BATCH] = (apart <= self.radius**2).any(axis=1)
+        return ~(near[::2] & near[1::2])
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON-serialisable dict."""
+        return {"calibration": self.calibration.to_json(), "places": self.places.tolist(), "radius": self.radius}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Elsewhere:
+        """Inverse of `to_json`."""
+        places = np.array(value["places"], np.float64)
+        return cls(Calibration.from_json(value["calibration"]), places, float(value["radius"]))
 
 
 def fit(steps: FloatArray, places: FloatArray, lengths: IntArray, taken: IntArray, arrived: BoolArray) -> Calibration:

@@ -26,8 +26,8 @@ def plan_lengths(
     longest = np.where(unlimited, np.inf, spec.T_max)
     if clipped := int((wanted > longest).sum()):
         warn(
-            f"{spec.name}: {clipped} of {wanted.size} predicted lengths clipped at T_max = {spec.T_max} states (gamma "
-            f"{np.max(gamma):g}). Such a plan may be too short to follow: lower gamma, or replan on the way.",
+            f"{spec.name}: {clipped} of {wanted.size} predicted lengths clipped at T_max = {spec.T_max} states (margin "
+            f"{np.max(gamma):g}). Such a plan may be too short to follow: use a smaller margin, or replan on the way.",
             ClippedLengthWarning,
         )
     return np.clip(wanted, spec.L_min, longest).astype(np.int64)

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from vhdiffuser.arguments import as_numbers, as_whole
 from vhdiffuser.diffusion.options import OptionChanges, PlanningOptions
+from vhdiffuser.envs.registry import reference_of
 from vhdiffuser.envs.success import goal_distance
 from vhdiffuser.errors import CalibrationWarning, DataError, UnknownNameError, VhdError, warn
 from vhdiffuser.length.calibration import Calibration
+from vhdiffuser.length.pairs import Pairs
 from vhdiffuser.length.predictor import LengthPredictor
 from vhdiffuser.planner.requests import EDGE, RequestError, checked_goals, checked_starts
 from vhdiffuser.runtime.network import Network, weights_digest
@@ -25,6 +27,7 @@ from vhdiffuser.weights.sealed import read_sealed, write_sealed
 if TYPE_CHECKING:
     from vhdiffuser.planner.planner import Planner
 
+P = TypeVar("P", bound="Planner")
 FILE, FORMAT = "calibration.json", 1
 DEFAULT_RISK = 0.01
 """Risk that `vhd calibrate` makes the default of a planner that is loaded by name or from its folder."""
@@ -85,17 +88,33 @@ def save_calibration(folder: Path, calibration: Calibration | None) -> None:
         write_calibration(folder / FILE, replace(calibration, default_risk=None))
 
 
-def default_risk(planner: Planner, options: OptionChanges) -> float | None:
-    """The risk of the planner's calibration, unless the `options` given by its caller choose the length; else None.
-
-    None also where the calibration was made with other weights or options: then gamma stays.
-    """
+def at_default_risk(planner: P, given: OptionChanges) -> P:
+    """The planner at the default risk of its calibration, unless the options `given` by its caller, or saved with a
+    risk of its own, choose the length, or the calibration belongs to other weights."""
     calibration = planner.calibration
     if calibration is None or calibration.default_risk is None or planner.options.risk is not None:
+        return planner
+    if given.get("gamma") is not None or not belongs(planner, calibration):
+        return planner
+    other = planner.with_options(risk=calibration.default_risk)
+    other.calibration = calibration  # nobody asked for this risk
+    return other
+
+
+def advice(planner: Planner) -> str | None:
+    """What to do about a planner that plans without a risk and without a margin; None for others."""
+    options = planner.options
+    if options.risk is not None or options.gamma != 1 or planner.config.horizon is not None:
         return None
-    if options.get("gamma") is not None or not belongs(planner, calibration):
-        return None
-    return calibration.default_risk if _options_of(calibration) == calibrated_options(planner) else None
+    why = "not calibrated"
+    if planner.calibration is not None:
+        own = belongs(planner, planner.calibration)
+        why = "no risk is chosen (risk=0.01)" if own else "its calibration belongs to other weights"
+    name = planner.spec.name
+    return (
+        f"{name}: {why}, so plans are as long as predicted, without a margin, and may be too short for the controller. "
+        f"Run `vhd calibrate {reference_of(name)}` for these weights, or give a gamma such as 1.3."
+    )
 
 
 def asked(calibration: Calibration | None) -> Calibration | None:
@@ -180,15 +199,15 @@ def risk_margins(planner: Planner, starts: FloatArray, goals: FloatArray, steps:
     """(B,) multiples of the predicted length that keep the risk, or the safest; a warning counts the pairs for which
     none does, unless nobody asked for this risk: `horizon` has the probability."""
     calibration = applicable(planner)
-    expected = calibration.expected(steps, pairs_of_places(planner, starts, goals))
-    margins, failure = calibration.margin(expected, risk)
+    pairs = Pairs.of(calibration, steps, pairs_of_places(planner, starts, goals))
+    margins, failure = pairs.margin(risk)
     if (beyond := int((failure > risk * BEYOND).sum())) and calibration.default_risk is None:
         warn(
             f"{planner.spec.name}: risk {risk:g} cannot be met for {beyond} of {len(margins)} pairs; they get "
             f"the best known horizon, at which up to {failure.max():.2g} do not arrive.",
             CalibrationWarning,
         )
-    return margins * (expected + 1) / (steps.astype(np.float64) + 1)
+    return margins * (pairs.expected + 1) / (steps.astype(np.float64) + 1)
 
 
 def horizon(planner: Planner, start: npt.ArrayLike, goal: npt.ArrayLike, length: int | None) -> Horizon:
@@ -201,13 +220,13 @@ def horizon(planner: Planner, start: npt.ArrayLike, goal: npt.ArrayLike, length:
     if planner.calibration is None:
         return Horizon(L, float(shortest[0]), None, None, reachable)
     calibration = applicable(planner)
-    expected = calibration.expected(shortest, pairs_of_places(planner, starts, goals))
-    low, high = (float(end) for end in calibration.interval(expected, [L])[0])
+    pairs = Pairs.of(calibration, shortest, pairs_of_places(planner, starts, goals))
+    low, high = (float(end) for end in pairs.interval([L])[0])
     if reachable is False:
         assert isinstance(planner.length_predictor, LengthPredictor)
         off = float(planner.length_predictor.steps_off_support(starts, goals)[0])
         return Horizon(L, float(shortest[0]), None, (max(low - off, 1.0), high + off), reachable)
-    return Horizon(L, float(shortest[0]), float(calibration.probability(expected, [L])[0]), (low, high), reachable)
+    return Horizon(L, float(shortest[0]), float(pairs.probability([L])[0]), (low, high), reachable)
 
 
 def is_reachable(planner: Planner, starts: FloatArray, goals: FloatArray) -> bool | None:

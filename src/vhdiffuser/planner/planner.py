@@ -138,17 +138,12 @@ class Planner:
         if isinstance(name, str | Path) and is_onnx_folder(Path(name)):
             arguments, predictor = load_parts(Path(name))
             planner = cls(**arguments, length_predictor=predictor, outside=outside).with_options(**options)
-            return planner._with_default_risk(options)
+            return calibrated.at_default_risk(planner, options)
         path, length_path, route_path = pretrained.find_pretrained(name, source, local_files_only, revision)
         predictor = None if length_path is None else LengthPredictor.load(length_path, device, routes=route_path)
         planner = cls.load(path, predictor, outside=outside, device=device)
         check_config(path.parent, pretrained.headers_of(planner, planner._origin))
-        return planner.with_options(**options)._with_default_risk(options)
-
-    def _with_default_risk(self, options: OptionChanges) -> Self:
-        other = self.with_options(risk=calibrated.default_risk(self, options))
-        other.calibration = self.calibration  # nobody asked for this risk
-        return other
+        return calibrated.at_default_risk(planner.with_options(**options), options)
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write `planner.safetensors`, `length.safetensors`, `route.safetensors` and `calibration.json` (if present),
@@ -354,9 +349,9 @@ class Planner:
     def predict_lengths(self, starts: npt.ArrayLike, goals: npt.ArrayLike) -> IntArray:
         """(B,) L_hat = clip(gamma (f_theta(s, g) T_max + 1), L_min, T_max): Algorithm 2, line 1, plus `wait` states.
 
-        With a `risk`, gamma is the calibrated margin that meets it. T_max does not apply if plans are composed of
-        pieces (`PlanningOptions.piece`) and a route is known. A fixed-horizon planner without a Length Predictor plans
-        at its horizon.
+        With a `risk`, the calibrated margin that meets it takes the place of gamma. T_max does not apply if plans are
+        composed of pieces (`PlanningOptions.piece`) and a route is known. A fixed-horizon planner without a Length
+        Predictor plans at its horizon.
         """
         if self.length_predictor is not None:
             steps = self.predict_steps(starts, goals)  # (B,)

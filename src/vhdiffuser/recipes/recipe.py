@@ -24,6 +24,8 @@ from vhdiffuser.types import EnvSpec
 from vhdiffuser.weights.format import load_model
 
 RecipeName = Literal["default", "paper"]
+PAPER_GAMMA = 1.3
+"""gamma of the paper's rule for plan lengths, which the paper leaves to the user."""
 KNOTS = 40
 """Approximate number of knots in the longest plan. More knots cost time and did not help: between knots, the data is
 mostly noise."""
@@ -120,7 +122,7 @@ def _paper(spec: EnvSpec) -> Recipe:
             demonstration_first=True,
             batch_size=32,
         ),
-        planning=PlanningOptions(sampler="ddpm", steps=levels, smoothing=0.0),
+        planning=PlanningOptions(sampler="ddpm", steps=levels, smoothing=0.0, gamma=PAPER_GAMMA),
         planner_loop=LoopConfig(
             updates=2_000_000,
             optimizer="adamw",

@@ -13,6 +13,10 @@ from vhdiffuser.diffusion.options import PlanningOptions
 from vhdiffuser.envs.datasets import load_dataset
 from vhdiffuser.errors import DataError, VhdError
 from vhdiffuser.files import atomic_path
+from vhdiffuser.length.calibration import Calibration
+from vhdiffuser.planner.calibrated import FILE as CALIBRATION
+from vhdiffuser.planner.calibrated import belongs, read_calibration
+from vhdiffuser.planner.planner import Planner
 from vhdiffuser.reading import read_json
 from vhdiffuser.report.paper import PROTOCOL_LABELS, TABLE_II
 from vhdiffuser.report.tables import Table
@@ -24,7 +28,7 @@ from vhdiffuser.weights.folder import CARD, front_matter
 _RECIPE = ("prediction", "stride", "clamp", "dim", "dim_mults", "diffusion_steps", "batch_size")
 """Fields of a planner's config shown in the Markdown card, plus its directness if set."""
 
-_SAID = ("gamma", "smoothing", "stretch", "candidates", "piece")
+_SAID = ("smoothing", "stretch", "candidates", "piece")
 """Planning options that a card mentions."""
 
 
@@ -32,7 +36,10 @@ def write_card(environment: str, models: Mapping[str, ShippedModel], results: Pa
     """Write `card.json` and `README.md`; returns remarks on what is missing from the card."""
     path = out / "card.json"
     earlier = _earlier_data(path) if path.exists() else {}
-    card, remarks = make_card(environment, models, results, earlier)
+    calibration = read_calibration(out / CALIBRATION)
+    if calibration is not None and not belongs(Planner.from_pretrained(out, outside="ignore"), calibration):
+        calibration = None  # of weights that were here before
+    card, remarks = make_card(environment, models, results, earlier, calibration)
     for name, text in (("card.json", json.dumps(card, indent=2) + "\n"), (CARD, card_markdown(card))):
         with atomic_path(out / name) as temporary:
             temporary.write_text(text, encoding="utf-8")
@@ -49,15 +56,23 @@ def _earlier_data(path: Path) -> dict[str, Any]:
 
 
 def make_card(
-    environment: str, models: Mapping[str, ShippedModel], results: Path, earlier: Mapping[str, Any]
+    environment: str,
+    models: Mapping[str, ShippedModel],
+    results: Path,
+    earlier: Mapping[str, Any],
+    calibration: Calibration | None = None,
 ) -> tuple[dict[str, Any], list[str]]:
     """The card, and remarks on what is missing; `earlier` is what a previous card said about the data."""
     planner = models["planner"].header
     options = PlanningOptions.from_json(planner.planning)
+    digests = {kind: model.sha256 for kind, model in models.items()}
+    if calibration is not None:
+        options = options.changed(risk=calibration.default_risk)
+        digests["calibration"] = calibration.lengths_digest
     data, remarks = _data(environment, planner.data_fingerprint, earlier)
     numbers = {}
     for protocol in PROTOCOL_LABELS:
-        found = measured(results, environment, protocol, models, options)
+        found = measured(results, environment, protocol, digests, options)
         if isinstance(found, str):
             remarks.append(found)
         else:
@@ -66,7 +81,7 @@ def make_card(
         "environment": environment,
         "licence": "MIT",
         "version": version("vhdiffuser"),
-        "gamma": options.gamma,
+        "lengths": f"gamma {options.gamma:g}" if options.risk is None else f"risk {options.risk:g}",
         "precision": "float16",
         "bytes": sum(model.bytes for model in models.values()),
         "parameters": sum(model.parameters for model in models.values()),
@@ -80,7 +95,7 @@ def make_card(
 
 
 def measured(
-    results: Path, environment: str, protocol: str, models: Mapping[str, ShippedModel], options: PlanningOptions
+    results: Path, environment: str, protocol: str, digests: Mapping[str, str], options: PlanningOptions
 ) -> dict[str, Any] | str:
     """SR and AES of VHD's rows and how they were measured, or a remark if they belong to other models."""
     try:
@@ -89,8 +104,10 @@ def measured(
         return f"no results under {protocol}: {error}"
     files, used = f"{cell.files[0].path} (seeds {' '.join(map(str, cell.seeds))})", cell.config["models"]
     for kind, digest in used.items():
-        if digest != models[kind].sha256:
+        if digest != digests.get(kind):
             return f"no results from {files}: its rows were made with another {kind} model, not with this file."
+    if (risk := cell.config.get("risk")) != options.risk:
+        return f"no results from {files}: its rows were made with risk {risk}, not {options.risk}."
     for name in ("gamma", "smoothing", "stretch", "piece", "wait"):
         value = getattr(options, name)
         if cell.config.get(name, value) != value:  # older rows do not record all options
@@ -180,7 +197,7 @@ def card_markdown(card: Mapping[str, Any]) -> str:
             "## Recipe",
             "",
             ", ".join(f"{key} {_plain(recipe[key])}" for key in said)
-            + f". Plans with {planning['sampler']} in {planning['steps']} steps, "
+            + f". Plans with {planning['sampler']} in {planning['steps']} steps, {card['lengths']}, "
             + ", ".join(
                 f"{key} {planning[key]:g}" for key in _SAID if key in planning
             )  # older files do not record all options

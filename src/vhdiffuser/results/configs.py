@@ -19,10 +19,12 @@ def differences(
     """How two configurations differ, by key and formatted for messages; keys in `but` are ignored.
 
     Older files do not list every planning option; the missing ones were as saved with the planner, whose digest both
-    files record. So an option that only one file lists differs only if that file changed it.
+    files record. So an option that only one file lists differs only if that file changed it. gamma does not count where
+    a risk chose the lengths.
     """
+    unused = {"gamma"} if first.get("risk") is not None and second.get("risk") is not None else set()
     found = {}
-    for key in sorted({*first, *second} - {AS_SAVED, *but}):
+    for key in sorted({*first, *second} - {AS_SAVED, *unused, *but}):
         if key in first and key in second:
             same = first[key] == second[key]
         else:

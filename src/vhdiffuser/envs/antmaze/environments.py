@@ -31,7 +31,7 @@ a `stitch` episode, which has 201 states; when exploring, it gets 3 m far in 320
 PIECES: dict[str, dict[str, Any]] = {
     "planner": {"directness": 2.2, "frame": 20.0, "dim": 16},
     "planner_loop": {"updates": 3_000},
-    "planning": {"smoothing": 4.0, "gamma": 1.3, "piece": 64, "tube": 0.25},
+    "planning": {"smoothing": 4.0, "piece": 64, "tube": 0.25},
     "length": {"relay_graph": {"sparse_cost": 1.0, "centring": 1.8}},
     "dynamics": {
         "hidden": 256,
@@ -46,17 +46,14 @@ PIECES: dict[str, dict[str, Any]] = {
 """Settings of OGBench's mazes: pieces of 64 states without absolute positions, along routes in the middle of the
 corridors. The walker teaches the controller to head for the point 1 m ahead on the path (16 steps of 0.06 m): farther
 ahead, it cuts corners."""
-WANDERING = {"medium": 0.8, "large": 0.65}
-"""gamma of `explore`, by maze: its ants wander at about half the pace at which they walk, so plans are shorter than the
-predicted distance."""
 BY_INDEX: dict[str, dict[str, Any]] = {
     **PIECES,
     "planner": {"directness": 2.2, "frame": 20.0},
     "planner_loop": {"updates": 17_000},
-    "planning": {**PIECES["planning"], "gamma": 2.0, "wait": 40},
+    "planning": {**PIECES["planning"], "wait": 40},
 }
 """Settings of the paper's benchmark: the same plans, read strictly by index. The ant is delayed at corners and cannot
-catch up with a plan at its own pace, so plans have a larger margin and wait at their goal. The network is as large, and
+catch up with a plan at its own pace, so plans wait at their goal. The network is as large, and
 trained as long, as the fixed-horizon baselines', which must know the walls."""
 
 
@@ -132,10 +129,8 @@ def _environment(
 
 def _of_ogbench(maze: MazeName, kind: Kind) -> Environment:
     epsilon = tolerance_normalised(maze, OGBENCH_TOLERANCE)
-    name, recipes = f"antmaze-{maze}-{kind}", PIECES
-    if kind == "explore":
-        recipes = {**PIECES, "planning": {**PIECES["planning"], "gamma": WANDERING[maze]}}
-    return _environment(name, maze, kind, epsilon, T_MAX[kind], OGBENCH_STEPS, recipes, controller="path_following")
+    name = f"antmaze-{maze}-{kind}"
+    return _environment(name, maze, kind, epsilon, T_MAX[kind], OGBENCH_STEPS, PIECES, controller="path_following")
 
 
 ENVIRONMENTS = (

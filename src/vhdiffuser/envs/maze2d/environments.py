@@ -134,7 +134,7 @@ ENVIRONMENTS = (
         horizons=(64, 128, 192), budget=600, episode_steps=300,
         reference=(23.85, 161.86), std=(0.8997, 0.7093, 2.2129, 2.4682),
         recipes={
-            "default": {"planner_loop": {"updates": 2500}, "planning": {"gamma": 1.25}},
+            "default": {"planner_loop": {"updates": 2500}},
             # Diffuser's published number of levels for this maze.
             "paper": {"planner": {"diffusion_steps": 64}, "planning": {"steps": 64}},
         },
@@ -149,7 +149,7 @@ ENVIRONMENTS = (
         "maze2d-large", LARGE, 0.03, T_max=640, transitions=4_000_000,
         horizons=(256, 384, 512), budget=1500, episode_steps=800,
         reference=(6.7, 273.99), std=(1.8070, 2.5688, 2.4368, 2.6494),
-        recipes={"default": {"planner_loop": {"updates": 10_500}, "planning": {"gamma": 1.25, "piece": _PIECE}}},
+        recipes={"default": {"planner_loop": {"updates": 10_500}, "planning": {"piece": _PIECE}}},
     ),
 )  # fmt: skip
 """Table I of the paper, and what it leaves open; the standard deviations are those of D4RL's full sets."""

@@ -32,7 +32,7 @@ the point about 100 steps (docs/ogbench.md)."""
 PIECES: dict[str, dict[str, Any]] = {
     "planner": {"directness": 2.0, "frame": 20.0, "dim": 16},
     "planner_loop": {"updates": 3000},
-    "planning": {"smoothing": 4.0, "gamma": 1.3, "piece": 64, "tube": 0.25},
+    "planning": {"smoothing": 4.0, "piece": 64, "tube": 0.25},
     "length": {"relay_graph": {"sparse_cost": 1.0, "centring": 1.8}},
     "length_loop": {"updates": 2500},
 }
