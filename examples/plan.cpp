@@ -37,8 +37,7 @@ struct Config {
     for (const char* p = text.c_str() + begin; p < text.c_str() + end;) {
       char* rest;
       double value = std::strtod(p, &rest);
-      if (rest != p) values.push_back(value), p = rest;
-      else ++p;
+      rest == p ? ++p : (values.push_back(value), p = rest);
     }
     return values;  // empty for null
   }
@@ -120,6 +119,9 @@ int main(int count, char** words) try {
   if (count < 2) throw std::runtime_error("usage: plan FOLDER START... GOAL... [--seed N]");
   const std::string folder = words[1];
   const Config config(folder + "/config.json");
+  for (const char* option : {"risk", "retime", "piece", "wait"})  // none of these, or 0
+    for (double value : config.list("planning", option))
+      if (value) throw std::runtime_error(folder + ": has the option " + option + "; export with --piece 0 --gamma 1.25");
   Doubles given;
   uint64_t seed = 0;
   for (int i = 2; i < count; ++i)
@@ -134,7 +136,6 @@ int main(int count, char** words) try {
   Floats start(d), goal(g);  // normalised
   for (size_t i = 0; i < d; ++i) start[i] = (float(given[i]) - center(i)) / scale(i);
   for (size_t i = 0; i < g; ++i) goal[i] = (float(given[d + i]) - center(goal_dims[i])) / scale(goal_dims[i]);
-
   Ort::Env env(ORT_LOGGING_LEVEL_WARNING, "plan");
   Network predictor(env, folder + "/length.onnx"), planner(env, folder + "/planner.onnx");
   Ort::Value pair[] = {tensor(start, {1, int64_t(d)}), tensor(goal, {1, int64_t(g)})};
@@ -145,7 +146,6 @@ int main(int count, char** words) try {
   const int stride = int(config.number("network", "stride"));
   const int sampled = int(std::max(1 + std::nearbyint((L - 1) / stretch), std::min(double(L), L_min)));
   const int K = std::max((2 * (sampled - 1) + stride) / (2 * stride), 1) + 1;
-
   const Doubles dims_mults = config.list("config", "dim_mults"), levels = config.list("schedule", "levels");
   const Doubles alpha_bar = config.list("schedule", "alpha_bar");
   const int multiple = 1 << (dims_mults.size() - 1), P = (K + multiple - 1) / multiple * multiple;

@@ -15,6 +15,8 @@ from vhdiffuser.cli import run
 from vhdiffuser.diffusion.unet import TemporalUnet
 from vhdiffuser.errors import DataError
 from vhdiffuser.files import sha256
+from vhdiffuser.length.calibration import Calibration
+from vhdiffuser.planner.calibrated import FILE, calibrated_options, planner_digests, write_calibration
 from vhdiffuser.planner.load import load_planner
 from vhdiffuser.report.cards import card_markdown
 from vhdiffuser.training import export as exporting
@@ -58,6 +60,24 @@ def test_an_exported_planner_is_half_as_large_and_plans_the_same(runs, tmp_path,
     np.testing.assert_allclose(*steps, rtol=0.01)
     assert card["bytes"] == sum(path.stat().st_size for path in (tmp_path / "w").glob("*.safetensors"))
     assert card["models"].keys() == {"planner", "length", "route"}
+
+
+def test_a_gamma_replaces_the_default_risk_of_a_calibrated_folder(runs, tmp_path, capsys):
+    export(capsys, tmp_path / "w", tmp_path / "none")
+    planner = load_planner(tmp_path / "w")
+    made = {"models": planner_digests(planner), "options": calibrated_options(planner), "protocol": "ss"}
+    shares = np.full((2, 2), 0.8)
+    failure = np.array([[0.2, 0.01]] * 2)
+    ends, multiples = np.array([10.0, 100.0]), np.array([1.0, 1.5])
+    calibration = Calibration(ends, multiples, failure, shares, shares + 0.15, made, default_risk=0.05)
+    write_calibration(tmp_path / "w" / FILE, calibration)
+    assert load_planner(tmp_path / "w").options.risk == 0.05
+    export(capsys, tmp_path / "w", tmp_path / "none")
+    assert load_planner(tmp_path / "w").options.risk == 0.05, "nobody asked for a gamma"
+    export(capsys, tmp_path / "w", tmp_path / "none", "--gamma", "1.7")
+    options = load_planner(tmp_path / "w").options
+    assert (options.gamma, options.risk) == (1.7, None)
+    assert load_planner(tmp_path / "w", risk=0.05).options.risk == 0.05, "the calibration is still there"
 
 
 def test_the_card_says_what_the_models_are(runs, tmp_path, capsys):

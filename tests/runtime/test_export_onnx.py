@@ -107,3 +107,8 @@ def test_cpp_makes_the_same_plan(tmp_path: Path) -> None:
         theirs = np.loadtxt(done.stdout.splitlines(), delimiter=",")
         ours = vhdiffuser.load_planner(umaze).plan(start, goal, seed=seed)
         np.testing.assert_allclose(theirs, ours.states, atol=1e-4)
+    calibrated = tmp_path / "calibrated"
+    assert run(["export", "onnx", "maze2d-umaze", "--weights", "shipped", "--out", str(calibrated), "--json"]) == 0
+    command = [str(tmp_path / "plan"), str(calibrated), *map(str, [1, 1, 0, 0, 3, 1])]
+    refused = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert (refused.returncode, "has the option risk" in refused.stderr) == (1, True)

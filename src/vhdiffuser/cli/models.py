@@ -38,7 +38,8 @@ class Export:
     out: Omittable[Path] = None
     """Folder to write to (default: out/models/ENV)."""
     gamma: Omittable[float] = None
-    """Margin on the predicted length to store with the planner (default: the one in its file)."""
+    """Margin on the predicted length to store with the planner, instead of a calibration's default risk (default: the
+    one in its file)."""
     planner: str = "vhd"
     """Name of the planner's run."""
     length: str = "length"

@@ -51,8 +51,11 @@ class ShippedModel:
 def ship(environment: str, runs: dict[str, str], out: Path, gamma: float | None = None) -> dict[str, ShippedModel]:
     """Write `KIND.safetensors` to `out` for each kind and run name in `runs`, and `config.json`.
 
-    Nothing is written if any model cannot ship. `gamma` replaces the margin of the planner's run.
+    Nothing is written if any model cannot ship. `gamma` replaces the margin of the planner's run, and the default risk
+    of a calibration that is already in the folder.
     """
+    from vhdiffuser.planner.calibrated import FILE, read_calibration, save_calibration
+
     loaded = {kind: _load(environment, kind, run, gamma) for kind, run in runs.items()}
     shipped: dict[str, ShippedModel] = {}
     with scratch_folder() as folder:
@@ -68,7 +71,10 @@ def ship(environment: str, runs: dict[str, str], out: Path, gamma: float | None 
             )
         if "route" in shipped:
             _write_table(folder / "route.safetensors")
+        calibration = None if gamma is None else read_calibration(out / FILE)
         with exclusive(out, "exporting to it"):
+            if calibration is not None:
+                save_calibration(out, calibration)
             for draft in folder.iterdir():
                 with atomic_path(out / draft.name) as temporary:
                     temporary.write_bytes(draft.read_bytes())
