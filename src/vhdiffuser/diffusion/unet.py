@@ -15,10 +15,10 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from vhdiffuser.diffusion.fast_layers import Mish, PointwiseConv, TemporalConv
 from vhdiffuser.errors import VhdError
 
 GROUPS = 8
-KERNEL = 5
 Levels = Iterable[tuple[nn.Module, nn.Module, nn.Module]]
 
 
@@ -45,9 +45,9 @@ class Conv1dBlock(nn.Module):
         self.block = nn.Sequential(
             OrderedDict(
                 [
-                    ("0", nn.Conv1d(channels_in, channels_out, KERNEL, padding=KERNEL // 2)),
+                    ("0", TemporalConv(channels_in, channels_out)),
                     ("2", nn.GroupNorm(GROUPS, channels_out)),
-                    ("4", nn.Mish()),
+                    ("4", Mish()),
                 ]
             )
         )
@@ -64,7 +64,7 @@ class ResidualTemporalBlock(nn.Module):
         self.blocks = nn.ModuleList([Conv1dBlock(channels_in, channels_out), Conv1dBlock(channels_out, channels_out)])
         self.time_mlp = nn.Sequential(nn.Mish(), nn.Linear(time_dim, channels_out))
         same = channels_in == channels_out
-        self.residual_conv = nn.Identity() if same else nn.Conv1d(channels_in, channels_out, 1)
+        self.residual_conv = nn.Identity() if same else PointwiseConv(channels_in, channels_out)
 
     def forward(self, x: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
         out = self.blocks[0](x) + self.time_mlp(t)[:, :, None]  # (B, C, L) + (B, C, 1)
@@ -132,7 +132,7 @@ class TemporalUnet(nn.Module):
             )
             for narrow, wide in reversed(resolutions[1:])
         )
-        self.final_conv = nn.Sequential(Conv1dBlock(widths[1], widths[1]), nn.Conv1d(widths[1], state_dim, 1))
+        self.final_conv = nn.Sequential(Conv1dBlock(widths[1], widths[1]), PointwiseConv(widths[1], state_dim))
 
     def forward(self, x: torch.Tensor, time: torch.Tensor) -> torch.Tensor:
         length = x.shape[1]

@@ -31,6 +31,7 @@ from vhdiffuser.torch_network import arrays, state_dict
 from vhdiffuser.training.checkpoint import load_checkpoint, save_checkpoint, saved_update
 from vhdiffuser.training.config import LoopConfig
 from vhdiffuser.training.log import TrainingLog
+from vhdiffuser.training.memory import keep_freed_memory
 from vhdiffuser.training.optimizer import learning_rate, make_optimizer
 from vhdiffuser.training.precision import InPrecision, pick_precision
 from vhdiffuser.training.processes import Processes
@@ -72,6 +73,7 @@ def train(
     `Interrupted` after a checkpoint is written; a second signal raises it at once. The files of a finished run are not
     changed. Raises `VhdError` if another process is training in `folder`.
     """
+    keep_freed_memory()
     # Among several processes, only the first writes and takes the lock.
     alone = exclusive(folder, "training in it") if os.environ.get("RANK", "0") == "0" else nullcontext()
     with alone, torch_threads(config.threads):
