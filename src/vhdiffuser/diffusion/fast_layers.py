@@ -1,4 +1,4 @@
-"""The U-Net's costliest layers, twice as fast to train on a CPU, and the same up to rounding.
+"""The U-Net's costliest layers, faster to train on a CPU and the same up to rounding.
 
 A convolution with a kernel of five costs five products per output. Toom and Cook's algorithm F(4, 5) (Winograd's
 minimal filtering) computes four outputs with eight: tiles of eight inputs and the kernel are evaluated as polynomials
