@@ -15,6 +15,8 @@ import torch
 from torch import nn
 from torch.autograd.function import once_differentiable
 
+from vhdiffuser.types import FloatArray
+
 _KERNEL, _OUTPUTS, _POINTS = 5, 4, 8
 _MIN_WEIGHTS = 4096
 """With fewer pairs of input and output channels, torch's convolution is as fast."""
@@ -28,7 +30,7 @@ def _evaluations() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """
     points = np.array([0, 1, -1, 2, -2, 0.5, -0.5])
 
-    def powers(count: int) -> np.ndarray:  # (8, count); the last row is the leading coefficient: the point at infinity
+    def powers(count: int) -> FloatArray:  # (8, count); the last row is the leading coefficient: the point at infinity
         return np.vstack([points[:, None] ** np.arange(count), np.eye(count)[-1]])
 
     B = np.linalg.inv(powers(_POINTS)).T
